@@ -27,8 +27,8 @@ use tollgate::{
     CircuitBreaker, Fields, Key, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share, StoreExt,
 };
 use tollgate_benches::ready_service;
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 use tower::{Layer, Service, ServiceExt};
 
 /// In the order of the table. `run` has what each of them does.

@@ -1,6 +1,6 @@
 //! What a server of Redis says that it has cost.
 
-use tollgate_conformance::servers::Server;
+use tollgate_test_servers::Server;
 
 /// The time in scripts, and processor time, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,8 +6,8 @@
 
 use tollgate::store::{Check, Store, Times};
 use tollgate::{Algorithm, Key, ManualClock, Policy, Quota, Timestamp};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_test_servers::{Kind, Server};
 
 const CHECKS: u64 = 5_000;
 

@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tollgate::store::{Check, Grant, Renewal, Store, Times};
 use tollgate::{Key, Policy, Quota};
 use tollgate_benches::ServerCost;
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 
 const ROUNDS: u32 = 12;
 /// A server on a busy machine is not measured the worse for it.

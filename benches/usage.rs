@@ -13,8 +13,8 @@ use tollgate::store::{Check, Store, Times};
 use tollgate::usage::Totals;
 use tollgate::{Algorithm, Key, MemoryStore, Policy, Quota};
 use tollgate_benches::ServerCost;
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 
 const ROUNDS: u32 = 20;
 

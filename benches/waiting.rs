@@ -16,8 +16,8 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tollgate::store::Store;
 use tollgate::{CircuitBreaker, Key, Limiter, MemoryStore, Policy, Quota, StoreExt};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 
 /// Callers of one key that arrive together, and how long each of them waits at most.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! An axum server behind proxies, which limits each client by its own address. Copy it.
 //!
-//! `cargo run --release --example behind_proxy -- 127.0.0.1:3000 x-forwarded-for 127.0.0.1`, with
+//! `cargo run --release -p tollgate-examples --example behind_proxy -- 127.0.0.1:3000 x-forwarded-for 127.0.0.1`, with
 //! the networks of your proxies at the end. To play the proxy:
 //! `curl -H 'x-forwarded-for: 203.0.113.7' http://127.0.0.1:3000/`. It answers with the address that
 //! it counts by.

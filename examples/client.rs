@@ -1,8 +1,8 @@
 //! A client that stays within the rate limit of another API: it waits for its turn instead of being
 //! refused. Copy it.
 //!
-//! `cargo run --release --example client -- http://127.0.0.1:3000/`, with a server there, such as
-//! the example `axum`. It sends twelve requests, prints when it sent each, and ends. To send one by
+//! `cargo run --release -p tollgate-examples --example client -- http://127.0.0.1:3000/`, with a server there, such as
+//! the example `hello`. It sends twelve requests, prints when it sent each, and ends. To send one by
 //! hand: `curl -i http://127.0.0.1:3000/`
 
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! An axum server of long exports. Each API key has two at a time, and others wait for up to 5
 //! seconds. An export that loses its slot stops. Copy it.
 //!
-//! `cargo run --release --example exports`, then in three terminals
+//! `cargo run --release -p tollgate-examples --example exports`, then in three terminals
 //! `curl -iN -H 'x-api-key: ada' http://127.0.0.1:3000/export/100`. The third waits until one of
 //! the others ends, or is refused with `Retry-After: 1`.
 

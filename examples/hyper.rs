@@ -1,6 +1,6 @@
 //! A server that uses only hyper and limits each IP address. Copy it.
 //!
-//! `cargo run --release --example hyper`, then `curl -i http://127.0.0.1:3000/` a few times.
+//! `cargo run --release -p tollgate-examples --example hyper`, then `curl -i http://127.0.0.1:3000/` a few times.
 
 use std::convert::Infallible;
 use std::error::Error;

@@ -2,7 +2,7 @@
 //! an estimate first. The gateway counts tokens while they stream, and corrects the charge at the
 //! end. Copy it.
 //!
-//! `cargo run --release --example llm_gateway`, then a few times
+//! `cargo run --release -p tollgate-examples --example llm_gateway`, then a few times
 //! `curl -iN -H 'x-api-key: ada' -H 'x-max-tokens: 30' -d 'to be or not to be' http://127.0.0.1:3000/`.
 //! The field `RateLimit` shows what is left. The model is a server that this program starts. It
 //! repeats the prompt word by word, and fails at the word `crash`.

@@ -1,7 +1,7 @@
 //! An axum server that limits failed log-ins by address and by name. Right ones are free, also many
 //! at once, and reset the name. Who goes on guessing is blocked. Copy it.
 //!
-//! `cargo run --release --example login`, then a few times
+//! `cargo run --release -p tollgate-examples --example login`, then a few times
 //! `curl -i -d '{"name":"ada","password":"1234"}' http://127.0.0.1:3000/log-in`. The password is
 //! `secret`.
 

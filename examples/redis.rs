@@ -1,7 +1,7 @@
 //! An axum server that limits each IP address together with all other servers on its Redis. Copy
 //! it.
 //!
-//! `cargo run --release --example redis`, with a Redis or Valkey on this machine. Start a second
+//! `cargo run --release -p tollgate-examples --example redis`, with a Redis or Valkey on this machine. Start a second
 //! one with `-- 127.0.0.1:3001`: they share the limit. Stop Redis: each keeps half of it.
 
 use std::error::Error;

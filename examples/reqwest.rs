@@ -1,8 +1,8 @@
 //! A reqwest client that stays within the limit of another API: its requests wait for their turn.
 //! Copy it.
 //!
-//! `cargo run --release --example reqwest -- http://127.0.0.1:3000/`, with a server there, such as
-//! the example `axum`. It sends eight requests at once, prints when each was answered, and ends.
+//! `cargo run --release -p tollgate-examples --example reqwest -- http://127.0.0.1:3000/`, with a server there, such as
+//! the example `hello`. It sends eight requests at once, prints when each was answered, and ends.
 
 use std::error::Error;
 use std::time::Duration;

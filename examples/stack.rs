@@ -1,7 +1,7 @@
 //! An axum server with the layers of a production server, and the rate limit in its place among
 //! them. Copy it.
 //!
-//! `cargo run --release --example stack`, then a few times
+//! `cargo run --release -p tollgate-examples --example stack`, then a few times
 //! `curl -i --compressed -H 'origin: https://app.example' http://127.0.0.1:3000/`. A request for
 //! `/slow` times out.
 

@@ -1,7 +1,7 @@
 //! An axum server whose callers have plans: the quota depends on the plan, and the cost on the
 //! route. Copy it.
 //!
-//! `cargo run --release --example tiers`, then a few times `curl -i -H 'x-api-key: key-of-pat'
+//! `cargo run --release -p tollgate-examples --example tiers`, then a few times `curl -i -H 'x-api-key: key-of-pat'
 //! http://127.0.0.1:3000/export`. Compare with `key-of-fay` on the free plan, and `key-of-eve` on
 //! the enterprise plan.
 

@@ -1,6 +1,6 @@
 //! A tonic server that limits each IP address. Copy it.
 //!
-//! `cargo run --release --example tonic`, then, from this directory, a few times: `grpcurl
+//! `cargo run --release -p tollgate-examples --example tonic`, then, from this directory, a few times: `grpcurl
 //! -plaintext -import-path proto -proto helloworld.proto 127.0.0.1:3000
 //! helloworld.Greeter/SayHello`
 

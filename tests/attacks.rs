@@ -20,8 +20,8 @@ use tollgate::failure::{Breaker, CircuitView, Event, FailurePolicy, Timeout};
 use tollgate::store::Source;
 use tollgate::store::{Check, Grant, Store, Times, Verdict};
 use tollgate::{Algorithm, CircuitBreaker, Key, Limiter, Policy, Quota, StoreExt};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{Proxy, Way};
 
 type Guarded = FailurePolicy<Breaker<Timeout<RedisStore>>>;

@@ -88,8 +88,8 @@ pub(crate) struct Cli {
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<String>,
 
-    /// Address on which to serve /metrics for Prometheus; port 0 selects a free port [default:
-    /// none]
+    /// Address on which to serve /metrics for Prometheus; port 0 selects a free port. Needs cargo's
+    /// `--features metrics` [default: none]
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
 

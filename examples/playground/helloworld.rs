@@ -4,6 +4,3 @@
 #![allow(unreachable_pub, reason = "generated")]
 
 include!("../proto/helloworld.rs");
-
-/// The description that the reflection service sends.
-pub(crate) const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("../proto/helloworld.bin");

@@ -1,8 +1,8 @@
 //! A server with every option of tollgate, to try it out.
 //!
 //! ```text
-//! cargo run --release --example playground -- --rule api=5/10s
-//! cargo run --release --example playground -- --help
+//! cargo run --release -p playground --example playground -- --rule api=5/10s
+//! cargo run --release -p playground --example playground -- --help
 //! ```
 //!
 //! It serves HTTP and gRPC on one port, under the same rules. These files are worth copying from:
@@ -29,8 +29,11 @@ mod live_rules;
 mod log;
 mod login;
 mod me;
+#[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
 mod metrics;
 mod outage;
+#[cfg(feature = "reflection")]
+mod reflection;
 mod registry;
 mod routes;
 mod rule_options;
@@ -141,7 +144,7 @@ async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Re
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);
     });
-    let limited = routes::router(&layer, turns.clone()).map_err(|error| error.to_string())?;
+    let limited = routes::router(&layer, turns.clone());
     let limited = match log {
         Some(log) => limited.layer(from_fn_with_state(log, log::note)),
         None => limited,

@@ -1,11 +1,18 @@
 //! `--log FILE`: a line of JSON for each decision, which `tollgate replay` reads.
+//!
+//! A thread writes the lines. If the file does not take them in time, such as a pipe whose reader
+//! is slow, lines are dropped. The next line says how many, and no request waits.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::extract::{Request, State};
@@ -25,6 +32,9 @@ use crate::config::Config;
 use crate::live_rules::LiveRules;
 use crate::store::AnyStore;
 
+/// How many lines wait for the file at most: about 30 MB.
+const MOST_WAITING: usize = 1 << 16;
+
 task_local! {
     static REQUEST: Requested;
 }
@@ -43,17 +53,21 @@ pub(crate) struct DecisionLog(Arc<LogFile>);
 
 #[derive(Debug)]
 struct LogFile {
-    file: Mutex<File>,
+    lines: SyncSender<Box<LogLine>>,
+    dropped: Arc<AtomicU64>,
     rules: LiveRules,
     client_ip: Option<ClientIp>,
     /// Knows the version of the rules, if they are from a file.
     watcher: OnceLock<Weak<Watcher>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct LogLine {
     time: String,
     version: u64,
+    /// How many decisions before this one have no line.
+    #[serde(skip_serializing_if = "is_zero")]
+    dropped: u64,
     /// Whether a rule in shadow decided.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     shadow: bool,
@@ -67,7 +81,7 @@ struct LogLine {
     checks: Vec<LogCheck>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct LogCheck {
     rule: String,
     /// A digest of the key, since keys may be secrets.
@@ -76,13 +90,25 @@ struct LogCheck {
     denied: bool,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl DecisionLog {
     /// Appends to a file.
     pub(crate) fn open(path: &Path, config: &Config) -> Result<DecisionLog, String> {
         let file = OpenOptions::new().create(true).append(true).open(path);
-        let file = file.map_err(|error| format!("--log: {}: {error}", path.display()))?;
+        let cannot_write = |error| format!("--log: {}: {error}", path.display());
+        let file = file.map_err(cannot_write)?;
+        let (lines, waiting) = sync_channel(MOST_WAITING);
+        let dropped = Arc::<AtomicU64>::default();
+        let not_written = Arc::clone(&dropped);
+        let writer = thread::Builder::new().name("log".to_owned());
+        writer.spawn(move || write(file, &waiting, &not_written)).map_err(cannot_write)?;
         Ok(DecisionLog(Arc::new(LogFile {
-            file: Mutex::new(file),
+            lines,
+            dropped,
             rules: config.rules.clone(),
             client_ip: config.client_ip.clone(),
             watcher: OnceLock::new(),
@@ -99,11 +125,23 @@ impl DecisionLog {
         LoggedStore { store, log: self.clone() }.boxed()
     }
 
-    fn write(&self, line: &LogLine) {
-        let Ok(mut line) = serde_json::to_vec(line) else { return };
-        line.push(b'\n');
-        // A full disk refuses no request.
-        let _ = self.0.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line);
+    /// Hands a line over, or counts it.
+    fn send(&self, line: Box<LogLine>) {
+        if self.0.lines.try_send(line).is_err() {
+            self.0.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Writes lines until the log is dropped. A line that a full disk does not take is counted too.
+fn write(mut file: impl Write, lines: &Receiver<Box<LogLine>>, dropped: &AtomicU64) {
+    for mut line in lines {
+        line.dropped = dropped.swap(0, Ordering::Relaxed);
+        let text = serde_json::to_vec(&line).map(|text| [&text[..], b"\n"].concat());
+        let written = text.map_err(io::Error::from).and_then(|text| file.write_all(&text));
+        if written.is_err() {
+            dropped.fetch_add(line.dropped + 1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -135,8 +173,8 @@ impl LogDecision {
         let requested = REQUEST.try_with(Clone::clone).ok();
         let watcher = log.watcher.get().and_then(Weak::upgrade);
         let rules = log.rules.now();
-        let in_shadow =
-            |check: &Check<'_>| rules.iter().any(|rule| rule.in_shadow && rule.name() == check.policy.name());
+        let shadows: HashSet<&str> =
+            rules.iter().filter(|rule| rule.in_shadow).map(|rule| rule.name()).collect();
         let check = |check: &Check<'_>| LogCheck {
             rule: check.policy.name().to_owned(),
             key: digest(check.key),
@@ -146,7 +184,8 @@ impl LogDecision {
         LogDecision(Some(Box::new(LogLine {
             time: String::new(),
             version: watcher.map_or(1, |watcher| watcher.status().version()),
-            shadow: set.iter().any(in_shadow),
+            dropped: 0,
+            shadow: set.iter().any(|check| shadows.contains(check.policy.name())),
             allowed: false,
             method: requested.as_ref().map(|requested| requested.method.to_string()),
             path: requested.as_ref().map(|requested| requested.uri.path().to_owned()),
@@ -171,7 +210,7 @@ impl After<Result<Verdict, Infallible>> for LogDecision {
             for (check, status) in line.checks.iter_mut().zip(verdict.each()) {
                 check.denied = status.wait() != Wait::None;
             }
-            log.write(&line);
+            log.send(line);
         }
         answer
     }
@@ -220,4 +259,100 @@ impl Store for LoggedStore {
 fn digest(key: &Key) -> String {
     let digest = Sha256::digest(key.to_text().as_bytes());
     digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn line() -> Box<LogLine> {
+        let (time, checks) = (String::new(), Vec::new());
+        Box::new(LogLine {
+            time,
+            version: 1,
+            dropped: 0,
+            shadow: false,
+            allowed: true,
+            method: None,
+            path: None,
+            peer: None,
+            checks,
+        })
+    }
+
+    /// A pipe whose reader takes nothing until the other end of the first channel is dropped.
+    struct SlowPipe(Receiver<()>, Sender<Vec<u8>>);
+
+    impl Write for SlowPipe {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            self.1.send(text.to_vec()).map_err(io::Error::other)?;
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_a_file_does_not_take_in_time_are_dropped_and_counted() {
+        let ((go, wait), (seen, texts)) = (channel(), channel());
+        let (lines, waiting) = sync_channel(4);
+        let dropped = Arc::<AtomicU64>::default();
+        let log = DecisionLog(Arc::new(LogFile {
+            lines,
+            dropped: Arc::clone(&dropped),
+            rules: LiveRules::fixed(Vec::new()),
+            client_ip: None,
+            watcher: OnceLock::new(),
+        }));
+        let writer = thread::spawn(move || write(SlowPipe(wait, seen), &waiting, &dropped));
+        // This would never return if a request waited.
+        (0..100).for_each(|_| log.send(line()));
+        drop(go);
+        log.0.lines.send(line()).unwrap();
+        drop(log);
+        writer.join().unwrap();
+        let lines: Vec<Value> = texts.iter().map(|text| serde_json::from_slice(&text).unwrap()).collect();
+        let dropped: u64 = lines.iter().map(|line| line["dropped"].as_u64().unwrap_or(0)).sum();
+        assert!(lines.len() <= 6, "{} lines", lines.len());
+        assert_eq!(dropped + lines.len() as u64, 101);
+    }
+
+    /// A disk that is full for so many lines.
+    struct FullDisk(u32, Vec<u8>);
+
+    impl Write for &mut FullDisk {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            if self.0 > 0 {
+                self.0 -= 1;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.1.write(text)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_does_not_take_are_counted() {
+        let (lines, waiting) = channel();
+        (0..5).for_each(|_| lines.send(line()).unwrap());
+        drop(lines);
+        let mut disk = FullDisk(3, Vec::new());
+        write(&mut disk, &waiting, &AtomicU64::new(0));
+        let text = String::from_utf8(disk.1).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(
+            (lines.len(), &lines[0]["dropped"], &lines[1]["dropped"]),
+            (2, &Value::from(3), &Value::Null)
+        );
+    }
 }

@@ -6,10 +6,8 @@ use axum::routing::{get, post};
 use http::StatusCode;
 use tollgate::{Limiter, RateLimitLayer};
 use tonic::service::Routes;
-use tonic_reflection::server::{Builder, Error};
 
 use crate::greeter::Hello;
-use crate::helloworld::FILE_DESCRIPTOR_SET;
 use crate::helloworld::greeter_server::GreeterServer;
 use crate::login::{self, log_in};
 use crate::me::me;
@@ -23,10 +21,7 @@ const NOT_FOUND: &str = "try /, /dashboard, /me, /health, /slow/2000, /drip/2000
 
 /// Returns all routes. The layer limits those that are added before it. Log-ins wait for their
 /// turns before that, if failures are limited.
-pub(crate) fn router(
-    layer: &RateLimitLayer<AnyStore>,
-    turns: Option<Limiter<AnyStore>>,
-) -> Result<Router, Error> {
+pub(crate) fn router(layer: &RateLimitLayer<AnyStore>, turns: Option<Limiter<AnyStore>>) -> Router {
     let http = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .route("/transfer/{amount}", post(transfer))
@@ -41,14 +36,11 @@ pub(crate) fn router(
     }
     let limited =
         Routes::from(http).add_service(GreeterServer::new(Hello)).into_axum_router().layer(layer.clone());
-    // Added after the layer, so never limited. Clients ask reflection, in either version, before
-    // their first call.
-    let reflection = || Builder::configure().register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET);
-    Ok(Routes::from(limited)
-        .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?)
-        .into_axum_router()
+    // Added after the layer, so never limited.
+    #[cfg(feature = "reflection")]
+    let limited = crate::reflection::add_to(limited);
+    limited
         .merge(log_ins)
         .route("/health", get(|| async { "ok\n" }))
-        .route("/me", get(me).with_state(layer.clone())))
+        .route("/me", get(me).with_state(layer.clone()))
 }

@@ -1,11 +1,10 @@
 //! What the example programs and their tests share: the messages of the gRPC examples, and how a
 //! test starts a program and talks to it.
 //!
-//! Each file of this directory is a program to copy. `cargo run --release --example NAME` runs it:
+//! Each file of this directory is a program to copy. `cargo run --release -p tollgate-examples --example NAME` runs it:
 //!
 //! | name | what it shows |
 //! |---|---|
-//! | `axum` | the shortest server, to copy |
 //! | `tonic` | the same with gRPC |
 //! | `redis` | the same for a fleet, with its state in Redis |
 //! | `tiers` | a quota for each plan, a cost for each route, and what is left |
@@ -18,12 +17,13 @@
 //! | `client` | a client that stays within the limit of another API |
 //! | `reqwest` | a reqwest client that stays within the limit of another API |
 //!
-//! Two directories are packages of their own. `cargo run --release -p NAME` runs them:
+//! Three directories are packages of their own:
 //!
-//! | name | what it is |
+//! | command | what it runs |
 //! |---|---|
-//! | `playground` | a server with every option; `-- --help` lists them |
-//! | `fleet` | a simulated fleet: exact decisions, leases and local shares compared |
+//! | `cargo run --example hello` | the shortest server, to copy |
+//! | `cargo run --release -p playground --example playground` | a server with every option; `-- --help` lists them |
+//! | `cargo run --release -p fleet` | a simulated fleet: exact decisions, leases and local shares compared |
 //!
 //! The directory `tests` of each package starts its programs and talks to them over the network.
 

@@ -6,7 +6,7 @@ use crate::program::start;
 
 #[test]
 fn the_client_example_waits_for_its_turn() {
-    let server = start("axum", &["127.0.0.1:0"]);
+    let server = start("hello", &["127.0.0.1:0"]);
     let output = program("client").arg(format!("http://{}/", server.address())).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();

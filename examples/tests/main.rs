@@ -3,10 +3,10 @@
 //!
 //! Tests assert answers, and that a wait was long enough, but never that something was fast.
 
-mod axum_example;
 mod behind_proxy_example;
 mod client_example;
 mod exports_example;
+mod hello_example;
 mod hyper_example;
 mod llm_gateway_example;
 mod login_example;

@@ -1,6 +1,6 @@
 //! The example of a fleet.
 
-use tollgate_conformance::servers::{Kind, Server as Redis};
+use tollgate_test_servers::{Kind, Server as Redis};
 
 use crate::program::start;
 

@@ -6,7 +6,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
 use tollgate::extract::header;
 use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
-use tollgate_conformance::servers::Nginx;
+use tollgate_test_servers::Nginx;
 use tollgate_tests::{Client, serve};
 
 /// One request a day for each user, by one layer on two servers behind one nginx.

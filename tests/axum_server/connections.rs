@@ -5,7 +5,7 @@ use tollgate::extract::global;
 use tollgate::{Fields, RateLimitLayer};
 use tollgate_tests::{Client, serve};
 
-use crate::{hello, two, two_a_day};
+use crate::axum_server::{hello, two, two_a_day};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: test\r\n\r\n";
 

@@ -7,7 +7,7 @@ use tollgate::extract::global;
 use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{Client, serve};
 
-use crate::hello;
+use crate::axum_server::hello;
 
 fn one_a_second() -> RateLimitLayer {
     let max_wait = Duration::from_secs(60);

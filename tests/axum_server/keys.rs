@@ -8,7 +8,7 @@ use hyper_util::rt::TokioExecutor;
 use tollgate::extract::{ClientIp, KeyExtractor, basic_user, bearer, cookie, header};
 use tollgate_tests::{Client, serve};
 
-use crate::{hello, two_a_day};
+use crate::axum_server::{hello, two_a_day};
 
 fn behind_a_proxy() -> ClientIp {
     ClientIp::from_header("x-forwarded-for").trusting(["127.0.0.0/8", "10.0.0.0/8"])

@@ -5,7 +5,7 @@ use axum::routing::get;
 use tollgate::extract::{global, matched_path};
 use tollgate_tests::{Client, serve};
 
-use crate::two_a_day;
+use crate::axum_server::two_a_day;
 
 async fn ok() -> &'static str {
     "ok"

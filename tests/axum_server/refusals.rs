@@ -19,7 +19,7 @@ use tollgate::extract::{global, header};
 use tollgate::{MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, StoreExt};
 use tollgate_tests::{Client, Connection, Failing, Fault, serve};
 
-use crate::{hello, two_a_day};
+use crate::axum_server::{hello, two_a_day};
 
 fn two() -> Policy {
     Policy::new("two", Quota::per_day(2))

@@ -11,7 +11,7 @@ use tollgate::layer::MissingReport;
 use tollgate::{Algorithm, Denial, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report};
 use tollgate_tests::{Client, Log, serve};
 
-use crate::{two, two_a_day};
+use crate::axum_server::{two, two_a_day};
 
 async fn left(report: Report) -> String {
     match report.get("two") {

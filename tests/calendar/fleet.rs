@@ -1,11 +1,11 @@
 //! Processes whose clocks differ, over one Redis.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use tollgate_conformance::servers::{Cluster, Kind, Server, libfaketime};
+use tollgate_test_servers::{Cluster, Kind, Server, libfaketime};
 
 const LIMIT: u64 = 6;
 
@@ -34,7 +34,7 @@ struct Process {
 
 impl Process {
     fn start(url: &str, boundaries: &[u64], ahead: i64) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-calendar-process"));
+        let mut command = crate::process_of("calendar");
         command.arg(url).arg(LIMIT.to_string()).args(boundaries.iter().map(u64::to_string));
         if ahead != 0 {
             command.env("LD_PRELOAD", libfaketime().unwrap()).env("FAKETIME", format!("{ahead:+}"));

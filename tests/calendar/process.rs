@@ -11,9 +11,8 @@ use tollgate_redis::RedisStore;
 /// `URL LIMIT BOUNDARY...`: for each line of the input, one unit of `LIMIT` in the windows between
 /// these boundaries. Prints the start of the window that pays for it, or the wait for the next.
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [url, limit, boundaries @ ..] = &*words else { panic!("what is {words:?}?") };
+pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
+    let [url, limit, boundaries @ ..] = words else { panic!("what is {words:?}?") };
     let boundaries: Vec<u64> = boundaries.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
     let boundaries = Boundaries::try_new(boundaries.leak())?;
     let quota = Quota::try_new(limit.parse()?, Duration::from_secs(3_600))?;

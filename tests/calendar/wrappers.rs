@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::{CalendarWindow, Key, Lease, ManualClock, StoreExt, Timestamp, Wait};
 use tollgate_tests::{Later, store};
 
-use crate::acquire;
+use crate::calendar::acquire;
 
 const LIMIT: u64 = 1_000;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tollgate::{Algorithm, CalendarWindow, ManualClock, MemoryStore, Timestamp, Wait};
 
-use crate::acquire;
+use crate::calendar::acquire;
 
 const YEARS: (i32, i32) = (2007, 2047);
 

@@ -14,7 +14,7 @@ use tollgate_tests::{
 };
 use tower::Layer;
 
-use crate::{TIMEOUT, failing};
+use crate::failure::{TIMEOUT, failing};
 
 /// Opens at the third failure in a row, for 1 s to 1.5 s at first.
 fn settings() -> CircuitBreaker {

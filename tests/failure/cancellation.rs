@@ -7,7 +7,7 @@ use tollgate::{Algorithm, Key, Limiter, Policy, Quota, RateLimitLayer, StoreExt}
 use tollgate_tests::{Connection, Later, Log, Strict, call, clock, per_user, poll_once, request, store};
 use tower::{Layer, Service, ServiceExt};
 
-use crate::{TIMEOUT, closed, failing, open};
+use crate::failure::{TIMEOUT, closed, failing, open};
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_does_not_count_as_an_outage() {

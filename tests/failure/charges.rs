@@ -10,7 +10,7 @@ use tollgate::store::NeverFails;
 use tollgate::{Algorithm, Charge, CircuitBreaker, Key, Limiter, MemoryStore, Settled, Share, StoreExt};
 use tollgate_tests::{Connection, Failing, a_minute, clock, store};
 
-use crate::{FAILURES, TIMEOUT, closed, failing, open};
+use crate::failure::{FAILURES, TIMEOUT, closed, failing, open};
 
 const HALF: Share = Share::new(1, 2);
 

@@ -10,7 +10,7 @@ use tollgate::store::{BoxStore, ErrorKind};
 use tollgate::{CircuitBreaker, Key, Limiter, Share, StoreExt};
 use tollgate_tests::{Connection, Fault, clock, per_minute, store};
 
-use crate::{TIMEOUT, failing};
+use crate::failure::{TIMEOUT, failing};
 
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<Event>>>);

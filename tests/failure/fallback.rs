@@ -15,7 +15,7 @@ use tollgate_tests::{
 };
 use tower::Layer;
 
-use crate::{FAILURES, TIMEOUT, failing};
+use crate::failure::{FAILURES, TIMEOUT, failing};
 
 const THIRD: Share = Share::new(1, 3);
 

@@ -3,7 +3,7 @@
 use tollgate::{Key, Limiter};
 use tollgate_tests::{Connection, Fault, Log, per_minute};
 
-use crate::{FAILURES, closed, failing, open};
+use crate::failure::{FAILURES, closed, failing, open};
 
 /// The levels of what was logged.
 fn levels(log: &Log) -> Vec<String> {

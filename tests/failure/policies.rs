@@ -12,7 +12,7 @@ use tollgate_tests::{
 };
 use tower::Layer;
 
-use crate::{FAILURES, TIMEOUT, closed, failing, open};
+use crate::failure::{FAILURES, TIMEOUT, closed, failing, open};
 
 /// How long a request waits for a store that fails in this way.
 fn wait(failure: Connection) -> Duration {

@@ -9,7 +9,7 @@ use tollgate::store::Store;
 use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{Client, Connection, serve};
 
-use crate::{FAILURES, closed, failing, open};
+use crate::failure::{FAILURES, closed, failing, open};
 
 /// A client of a server that grants two requests a day.
 async fn client(store: impl Store<Error = Infallible>) -> Client {

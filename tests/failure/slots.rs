@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use tollgate::failure::CircuitState;
 use tollgate::store::{Check, Grant, Renewal, Source, Store, Times};
 use tollgate::{CircuitBreaker, Key, Limiter, MemoryStore, Policy, Quota, Reason, Share, StoreExt};
-use tollgate_tests::{Connection, clock, store};
+use tollgate_tests::{Connection, clock, store, timed};
 
-use crate::{FAILURES, TIMEOUT, closed, failing, open};
+use crate::failure::{FAILURES, TIMEOUT, closed, failing, open};
 
 fn exports() -> Policy {
     Policy::in_flight("exports", 4)
@@ -129,4 +129,18 @@ async fn a_denial_for_want_of_a_slot_is_not_remembered() {
     let observed = cached.observe(move |decision| *seen.lock().unwrap() = Some(decision.source()));
     assert!(observed.check(&key, 1).await.is_err());
     assert_eq!(*source.lock().unwrap(), Some(Source::DenyCache), "the rate is remembered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_request_waits_for_a_release_no_longer_than_the_timeout() {
+    let inner = failing(Connection::Works);
+    let limiter = Limiter::new([Policy::in_flight("one", 1)]).store(closed(&inner));
+    let ada = Key::from("ada");
+    let permit = limiter.check(&ada, 1).await.unwrap();
+    // Its release is not answered, but the refusal of the next request is.
+    inner.set(Connection::IsSilent);
+    drop(permit);
+    inner.set(Connection::IsSlow(TIMEOUT / 2));
+    let (refused, waited) = timed(limiter.check(&ada, 1)).await;
+    assert_eq!((refused.unwrap_err().reason(), waited), (Reason::QuotaExceeded, TIMEOUT));
 }

@@ -11,7 +11,7 @@ use tollgate::store::{Check, ErrorKind, Grant, Reply, Stamp, Store, StoreError, 
 use tollgate::{Key, Policy, Quota, StoreExt};
 use tollgate_tests::{Connection, Fault, poll_once, timed};
 
-use crate::{TIMEOUT, failing};
+use crate::failure::{TIMEOUT, failing};
 
 const MS: Duration = Duration::from_millis(1);
 const ELAPSED: TimeoutError<Fault> = TimeoutError::Elapsed(TIMEOUT);

@@ -14,9 +14,9 @@ use tollgate::{MemoryStore, PolicyExt, RateLimitLayer, StoreExt};
 use tollgate_tests::{Client, Strict, field, request, user};
 use tower::{Layer, Service, ServiceExt};
 
-use crate::policy::SHARE;
-use crate::run::{LIMIT, policy};
-use crate::scene::ADA;
+use crate::faults::policy::SHARE;
+use crate::faults::run::{LIMIT, policy};
+use crate::faults::scene::ADA;
 
 /// How callers reach the layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

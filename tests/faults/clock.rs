@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tollgate::store::{Check, Store, Times, Verdict};
 use tollgate::{Algorithm, Key, Policy, Quota, Wait};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{EVERY_ALGORITHM, Proxy};
 
 const BEHIND: Duration = Duration::from_secs(300);

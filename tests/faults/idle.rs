@@ -6,10 +6,10 @@ use tokio::task::block_in_place;
 use tokio::time::sleep;
 use tollgate::Key;
 use tollgate::store::{Check, Store, Times};
-use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Cluster, Kind, Sentinel, Server};
 
-use crate::run::policy;
+use crate::faults::run::policy;
 
 async fn decides(store: &RedisStore) -> Result<(), tollgate_redis::Error> {
     store.acquire(&[Check::new(&policy(), &Key::from("ada"), 1)], Times::ONCE).wait().await.map(drop)

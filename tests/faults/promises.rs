@@ -6,10 +6,10 @@ use tollgate::store::ErrorKind;
 use tollgate::store::Source;
 use tollgate_tests::Way as Through;
 
-use crate::caller::{Seen, Way, median};
-use crate::fault::{Effect, Fault};
-use crate::policy::{Instead, SHARE};
-use crate::run::{Cell, LIMIT, Row, policy};
+use crate::faults::caller::{Seen, Way, median};
+use crate::faults::fault::{Effect, Fault};
+use crate::faults::policy::{Instead, SHARE};
+use crate::faults::run::{Cell, LIMIT, Row, policy};
 
 /// How much longer than its timeout a request may take, in addition to the lateness of sleeping
 /// tasks. On a busy machine some requests take longer.

@@ -14,10 +14,10 @@ use tollgate::{Algorithm, Key, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{lateness, serve, user};
 
-use crate::caller::{Caller, Seen, Way, name};
-use crate::fault::Fault;
-use crate::policy::{Guard, Heard};
-use crate::scene::{ADA, Scene};
+use crate::faults::caller::{Caller, Seen, Way, name};
+use crate::faults::fault::Fault;
+use crate::faults::policy::{Guard, Heard};
+use crate::faults::scene::{ADA, Scene};
 
 /// The quota of each user. None of it comes back within a test.
 pub(crate) const LIMIT: u64 = 150;

@@ -1,11 +1,11 @@
 //! Servers on which faults are started and ended.
 
 use tokio::task::block_in_place;
-use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
+use tollgate_test_servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_tests::{Proxy, Way};
 
-use crate::fault::Fault;
-use crate::server::{begin_on, command, end_on, patiently};
+use crate::faults::fault::Fault;
+use crate::faults::server::{begin_on, command, end_on, patiently};
 
 /// The user that uses up a quota.
 pub(crate) const ADA: &str = "ada";

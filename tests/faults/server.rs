@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tollgate_conformance::servers::Server;
+use tollgate_test_servers::Server;
 
-use crate::fault::{Fault, PAUSE};
+use crate::faults::fault::{Fault, PAUSE};
 
 pub(crate) fn begin_on(fault: Fault, server: &Server) {
     match fault {

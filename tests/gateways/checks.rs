@@ -5,8 +5,8 @@
 
 use tollgate::{Algorithm, Policy};
 
-use crate::history::{NEVER, Stream, UnitRequest};
-use crate::plan::WINDOW;
+use crate::gateways::history::{NEVER, Stream, UnitRequest};
+use crate::gateways::plan::WINDOW;
 
 fn window() -> i64 {
     i64::try_from(WINDOW.as_micros()).unwrap()

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 use tollgate_conformance::random::Random;
 
-use crate::plan::{Plan, policies};
+use crate::gateways::plan::{Plan, policies};
 
 /// The keys of each policy.
 pub(crate) const KEYS: u64 = 4;

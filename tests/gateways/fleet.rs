@@ -4,19 +4,19 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::usage::{KeyTotal, UsageTotals};
-use tollgate_conformance::servers::{Cluster, Kind, libfaketime};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Cluster, Kind, libfaketime};
 
-use crate::clients::{Visit, visits};
-use crate::history::{self, Stream};
-use crate::plan::policies;
+use crate::gateways::clients::{Visit, visits};
+use crate::gateways::history::{self, Stream};
+use crate::gateways::plan::policies;
 
 /// How far the clock of each gateway is ahead, in seconds.
 const CLOCKS: [i64; 4] = [0, 300, -300, 0];
@@ -35,7 +35,7 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     fn start(nodes: &str, journal: PathBuf, ahead: i64) -> Gateway {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-gateway-process"));
+        let mut command = crate::process_of("gateways");
         command.args([nodes, "gateways"]).arg(&journal);
         if ahead != 0 {
             command.env("LD_PRELOAD", libfaketime().unwrap()).env("FAKETIME", format!("{ahead:+}"));

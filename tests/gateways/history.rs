@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use crate::clients::Visit;
-use crate::fleet::Gateway;
-use crate::plan::POLICIES;
+use crate::gateways::clients::Visit;
+use crate::gateways::fleet::Gateway;
+use crate::gateways::plan::POLICIES;
 
 /// When a step took place in the time of Redis: between two times in microseconds.
 #[derive(Clone, Copy, Debug)]

@@ -29,9 +29,8 @@ use plan::{Plan, policies};
 /// `NODES PREFIX JOURNAL` prints the address, and the offset of the clock of Redis with its error.
 /// Serves until its input ends.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [nodes, prefix, path] = &*words else { panic!("what is {words:?}?") };
+pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
+    let [nodes, prefix, path] = words else { panic!("what is {words:?}?") };
     let (offset, error) = journal::measure(nodes.split(',').next().unwrap_or_default()).await?;
     let journal = Arc::new(Journal::new(path, offset)?);
     let builder = RedisStore::builder(&format!("redis-cluster://{nodes}")).prefix(&**prefix);

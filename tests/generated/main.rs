@@ -1,6 +1,6 @@
 //! The code of the gRPC services is generated without `protoc`, and checked in.
 //!
-//! `TOLLGATE_BLESS=1 cargo test -p tollgate-generated` writes it.
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-generated --features generators` writes it.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn assert_current(file: &Path, expected: &[u8]) {
     }
     assert!(
         std::fs::read(file).is_ok_and(|found| found == expected),
-        "{} is not current: run `TOLLGATE_BLESS=1 cargo test -p tollgate-generated`",
+        "{} is not current: run `TOLLGATE_BLESS=1 cargo test -p tollgate-generated --features generators`",
         file.display()
     );
 }

@@ -11,7 +11,7 @@ use tollgate_tests::{Client, clock, per_minute, per_user, store};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::{client, code, pushback, refused};
+use crate::grpc::{client, code, pushback, refused};
 
 fn one(name: &str) -> RateLimitLayer {
     RateLimitLayer::new([Policy::new(name, Quota::per_minute(1)).by(global())]).store(store(&clock()))

@@ -14,7 +14,7 @@ use tollgate_tests::{a_minute, user};
 use tonic::Code;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::{call, client};
+use crate::grpc::{call, client};
 
 fn layer(limit: u64, counts: impl Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static) -> RateLimitLayer {
     RateLimitLayer::new(a_minute("calls", Algorithm::SLIDING_LOG, limit).by(user()).count_if(counts))

@@ -7,8 +7,8 @@ use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::user;
 use tonic::{Code, Request};
 
-use crate::echo::{asking, text};
-use crate::{client, pushback};
+use crate::grpc::echo::{asking, text};
+use crate::grpc::{client, pushback};
 
 /// The client sends `grpc-timeout`. If a call were delayed beyond it, the client would end it with
 /// `Cancelled`.

@@ -11,9 +11,9 @@ use tonic::transport::Endpoint;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::echo::Echo;
-use crate::echo::proto::echo_client::EchoClient;
-use crate::{call, client, code, pushback, refused, serve};
+use crate::grpc::echo::Echo;
+use crate::grpc::echo::proto::echo_client::EchoClient;
+use crate::grpc::{call, client, code, pushback, refused, serve};
 
 fn layer(limit: u64) -> RateLimitLayer {
     RateLimitLayer::new([per_user("p", limit)]).store(store(&clock()))

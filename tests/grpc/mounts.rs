@@ -12,10 +12,10 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tower::ServiceBuilder;
 
-use crate::echo::Echo;
-use crate::echo::proto::echo_server::EchoServer;
-use crate::echo::proto::other_server::OtherServer;
-use crate::{client, code, connect, incoming, refused};
+use crate::grpc::echo::Echo;
+use crate::grpc::echo::proto::echo_server::EchoServer;
+use crate::grpc::echo::proto::other_server::OtherServer;
+use crate::grpc::{client, code, connect, incoming, refused};
 
 /// Four a day for all callers together: no test lasts until one comes back.
 fn four() -> RateLimitLayer {
@@ -87,9 +87,9 @@ async fn a_layer_around_one_service_limits_it_and_keeps_its_name() {
     assert_eq!(code(&mut client, "bob").await, Code::Ok);
     assert_eq!(limited.calls(), 2);
     let channel = tonic::transport::Channel::from_shared(format!("http://{address}")).unwrap();
-    let mut other = crate::echo::proto::other_client::OtherClient::new(channel.connect_lazy());
+    let mut other = crate::grpc::echo::proto::other_client::OtherClient::new(channel.connect_lazy());
     for _ in 0..3 {
-        let reply = other.once(crate::echo::text("hello")).await.unwrap();
+        let reply = other.once(crate::grpc::echo::text("hello")).await.unwrap();
         assert!(reply.metadata().get("ratelimit").is_none());
     }
     assert_eq!(free.calls(), 3);

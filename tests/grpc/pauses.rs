@@ -11,11 +11,11 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tower::ServiceBuilder;
 
-use crate::echo::Echo;
-use crate::echo::proto::Text;
-use crate::echo::proto::echo_client::EchoClient;
-use crate::echo::text;
-use crate::serve;
+use crate::grpc::echo::Echo;
+use crate::grpc::echo::proto::Text;
+use crate::grpc::echo::proto::echo_client::EchoClient;
+use crate::grpc::echo::text;
+use crate::grpc::serve;
 
 /// A client around a server with that limit, and how many calls the server saw.
 async fn calls(limit: Quota, patience: Duration) -> (impl AsyncFn() -> Result<(), Status>, Arc<AtomicU32>) {

@@ -10,10 +10,10 @@ use tollgate_tests::{Later, clock, per_user, queue, store};
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-use crate::echo::proto::Text;
-use crate::echo::proto::echo_client::EchoClient;
-use crate::echo::{Echo, asking, text};
-use crate::{connect, serve};
+use crate::grpc::echo::proto::Text;
+use crate::grpc::echo::proto::echo_client::EchoClient;
+use crate::grpc::echo::{Echo, asking, text};
+use crate::grpc::{connect, serve};
 
 /// Longer than any message takes.
 const PATIENCE: Duration = Duration::from_secs(10);

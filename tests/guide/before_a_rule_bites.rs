@@ -10,7 +10,7 @@ use axum::routing::get;
 use tollgate::extract::header;
 use tollgate::{Outcome, Policy, PolicyExt, Quota, RateLimitLayer};
 
-use crate::{from_peer, shows, status};
+use crate::guide::{from_peer, shows, status};
 
 fn limit(refused: Arc<AtomicU64>) -> RateLimitLayer {
     RateLimitLayer::new([

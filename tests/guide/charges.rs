@@ -21,7 +21,7 @@ use tollgate::{
 };
 use tollgate_tests::{Connection, Failing, Fault, clock, store};
 
-use crate::{from_peer, send, shows, status};
+use crate::guide::{from_peer, send, shows, status};
 
 /// The tokens that the caller wants at most.
 fn asked_for(head: &Head<'_>) -> u64 {

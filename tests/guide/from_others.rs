@@ -16,8 +16,8 @@ use tollgate::{
     Algorithm, CircuitBreaker, Denial, Head, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota,
     RateLimitLayer, Reason, Share, StoreExt,
 };
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{clock, store};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -139,7 +139,7 @@ mod redis_script {
         let server = Server::start(Kind::Redis8_2).unwrap();
         let app = app(&server.url()).await.unwrap();
         let request = Request::get("/").header("x-api-key", "a").body(Body::empty()).unwrap();
-        let response = crate::send(&app, request).await;
+        let response = crate::guide::send(&app, request).await;
         let policy = response.headers()["ratelimit-policy"].to_str().unwrap();
         assert!(policy.starts_with("\"api\";q="), "{policy}");
     }

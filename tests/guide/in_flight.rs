@@ -27,7 +27,7 @@ use tollgate_tests::{Connection, Failing, Fault, clock, store};
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower::{BoxError, ServiceBuilder, load_shed::LoadShedLayer};
 
-use crate::{from_peer, send, shows, status};
+use crate::guide::{from_peer, send, shows, status};
 
 const THIS_FILE: &str = include_str!("in_flight.rs");
 

@@ -188,8 +188,16 @@ impl<S: Store> Store for Slow<S> {
         self.store.end_waits_after(limit)
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
+    }
+
     fn patient(&self) -> Slow<S> {
         Slow { store: self.store.patient(), clock: self.clock.clone() }
+    }
+
+    fn in_shadow(&self) -> Slow<S> {
+        Slow { store: self.store.in_shadow(), clock: self.clock.clone() }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

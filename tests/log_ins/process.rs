@@ -59,9 +59,8 @@ async fn log_in(State(log_ins): State<LogIns>, Path((name, password)): Path<(Str
 
 /// `URL JOURNAL` prints the address. Serves until its input ends.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [url, journal] = &*words else { panic!("what is {words:?}?") };
+pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
+    let [url, journal] = words else { panic!("what is {words:?}?") };
     // A busy machine is no outage.
     let store = RedisStore::builder(url).response_timeout(Duration::from_secs(10)).connect().await?;
     let log_ins = LogIns {

@@ -7,7 +7,7 @@ use tollgate::store::{Check, Grant, Reply, Store, Times};
 use tollgate::{Key, MemoryStore, Policy, Quota, Settled, Wait};
 use tollgate_tests::{EVERY_ALGORITHM, Log, a_minute, clock};
 
-use crate::{acquire, acquire_set, passes};
+use crate::memory_store::{acquire, acquire_set, passes};
 
 #[test]
 fn invented_keys_never_exceed_the_cap() {

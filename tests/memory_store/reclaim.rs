@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::{Key, MemoryStore, Policy, Quota, Wait};
 use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock, store};
 
-use crate::{acquire, passes};
+use crate::memory_store::{acquire, passes};
 
 /// How long a key may stay after its reset.
 const GRACE: Duration = Duration::from_secs(10);

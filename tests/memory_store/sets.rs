@@ -9,7 +9,7 @@ use tollgate::usage::{RecentUsage, UsageError};
 use tollgate::{Algorithm, Key, MemoryStore, Policy, Quota, Wait};
 use tollgate_tests::{clock, store};
 
-use crate::{acquire, acquire_set};
+use crate::memory_store::{acquire, acquire_set};
 
 #[test]
 fn a_pair_named_twice_next_to_another_policy_is_charged_the_sum() {

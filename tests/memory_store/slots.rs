@@ -9,7 +9,7 @@ use tollgate::store::{Check, Grant, Reply, Stamp, Store, Times};
 use tollgate::{Key, MemoryStore, Policy, Quota};
 use tollgate_tests::{at_hand, clock};
 
-use crate::{acquire, acquire_set, passes};
+use crate::memory_store::{acquire, acquire_set, passes};
 
 fn claim(store: &MemoryStore, policy: &Policy, key: &Key) -> Option<Stamp> {
     let verdict = acquire(store, policy, key, 1);

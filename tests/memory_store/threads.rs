@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate::{Algorithm, Key, MemoryStore, Policy, Quota};
 use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock, store, within};
 
-use crate::{acquire, acquire_set, passes};
+use crate::memory_store::{acquire, acquire_set, passes};
 
 const THREADS: usize = 8;
 

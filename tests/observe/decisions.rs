@@ -13,7 +13,7 @@ use tollgate_tests::{
 };
 use tower::Layer;
 
-use crate::{Eye, named};
+use crate::observe::{Eye, named};
 
 /// The layer and the limiter show the same, because both use one step.
 #[tokio::test]

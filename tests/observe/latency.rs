@@ -6,7 +6,7 @@ use tollgate::{Key, Limiter, RateLimitLayer};
 use tollgate_tests::{Later, Strict, call, clock, per_minute, per_user, request, store};
 use tower::Layer;
 
-use crate::Eye;
+use crate::observe::Eye;
 
 #[tokio::test]
 async fn an_awaited_answer_shows_its_latency_once_for_all_rules() {

@@ -1,12 +1,17 @@
 //! Decisions as metrics, read as Prometheus reads them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
 use http::{Request, Response};
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, KeyName, Metadata, Recorder, SharedString, Unit,
+};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use tollgate::metrics::count_errors;
+use tollgate::metrics::{StoreMetrics, count_errors};
 use tollgate::{
     Algorithm, Decision, Key, Limiter, MissingKey, Outcome, Policy, PolicyExt, Quota, RateLimitLayer,
     StoreExt,
@@ -357,4 +362,130 @@ async fn blocks_that_start_are_counted_by_policy() {
     };
     assert_eq!((outcome("allowed"), outcome("denied"), outcome("blocked")), (2.0, 4.0, 4.0));
     assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+}
+
+#[test]
+fn layers_with_one_policy_name_do_not_overwrite_each_other() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || {
+        let limit = || series(&recorder.handle().render())["tollgate_policy_limit{policy=\"api\"}"];
+        let first = RateLimitLayer::new(per_user("api", 100)).metrics();
+        let second = RateLimitLayer::new(per_user("api", 20)).metrics();
+        assert_eq!(limit(), 100.0, "the largest");
+        second.replace(per_user("api", 200)).expect("a valid rule");
+        assert_eq!(limit(), 200.0);
+        second.replace(per_user("other", 9)).expect("a valid rule");
+        assert_eq!(limit(), 100.0, "the first layer has the rule");
+        first.replace(per_user("api", 50)).expect("a valid rule");
+        let third = Limiter::new([per_minute("api", 70)]).metrics();
+        assert_eq!(limit(), 70.0);
+        drop(third);
+        assert_eq!(limit(), 50.0);
+        drop(first);
+        assert_eq!(limit(), 0.0);
+    });
+}
+
+/// Each name that rules ever had left 17 series.
+#[tokio::test]
+async fn series_of_removed_rules_end_and_those_of_idle_rules_stay() {
+    let exporter = ExporterWithIdleTimeout::default();
+    let make = || RateLimitLayer::new([per_user("kept", 5), per_user("gone", 6)]).metrics();
+    let layer = metrics::with_local_recorder(&exporter, make);
+    let scrape = || {
+        metrics::with_local_recorder(&exporter, || StoreMetrics::new().update());
+        exporter.scrape()
+    };
+    let before = scrape();
+    let replace = || layer.replace([per_user("kept", 5), per_user("new", 7)]);
+    metrics::with_local_recorder(&exporter, replace).expect("valid rules");
+    let of = |names: &BTreeSet<String>, policy: &str| {
+        let of_policy = names.iter().filter(|name| name.contains(&format!("policy = {policy}")));
+        of_policy.cloned().collect::<Vec<_>>()
+    };
+    // Two scrapes, and more if another test has just touched all series.
+    let ends = |policy: &str| (0..1_000).map(|_| scrape()).find(|now| of(now, policy).is_empty());
+    let after = ends("gone").expect("the series of a removed rule end");
+    assert_eq!(of(&after, "kept"), of(&before, "kept"));
+    assert!(!of(&before, "gone").is_empty() && !of(&after, "new").is_empty(), "{before:?} {after:?}");
+    let mut service =
+        layer.layer(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty()))));
+    call(&mut service, request("ada")).await;
+    assert_eq!(exporter.sum("tollgate_decisions_total", "kept"), 1, "it counts after a pause");
+    drop((service, layer));
+    assert!(ends("kept").is_some(), "no series of a layer that is gone");
+}
+
+/// Ends series that nothing has touched between two scrapes, as exporters do after a time.
+#[derive(Default)]
+struct ExporterWithIdleTimeout(Mutex<BTreeMap<String, Arc<Touched>>>);
+
+#[derive(Default)]
+struct Touched {
+    since_scrape: AtomicBool,
+    count: AtomicU64,
+}
+
+impl ExporterWithIdleTimeout {
+    fn handle(&self, key: &metrics::Key) -> Arc<Touched> {
+        Arc::clone(self.0.lock().unwrap().entry(key.to_string()).or_default())
+    }
+
+    fn scrape(&self) -> BTreeSet<String> {
+        let mut all = self.0.lock().unwrap();
+        all.retain(|_, series| series.since_scrape.swap(false, Ordering::Relaxed));
+        all.keys().cloned().collect()
+    }
+
+    fn sum(&self, name: &str, policy: &str) -> u64 {
+        let all = self.0.lock().unwrap();
+        let of =
+            all.iter().filter(|(key, _)| key.contains(name) && key.contains(&format!("policy = {policy}")));
+        of.map(|(_, series)| series.count.load(Ordering::Relaxed)).sum()
+    }
+}
+
+impl Recorder for ExporterWithIdleTimeout {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &metrics::Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.handle(key))
+    }
+
+    fn register_gauge(&self, key: &metrics::Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.handle(key))
+    }
+
+    fn register_histogram(&self, _: &metrics::Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+impl CounterFn for Touched {
+    fn increment(&self, value: u64) {
+        self.since_scrape.store(true, Ordering::Relaxed);
+        self.count.fetch_add(value, Ordering::Relaxed);
+    }
+
+    fn absolute(&self, _: u64) {
+        self.since_scrape.store(true, Ordering::Relaxed);
+    }
+}
+
+impl GaugeFn for Touched {
+    fn increment(&self, _: f64) {
+        self.since_scrape.store(true, Ordering::Relaxed);
+    }
+
+    fn decrement(&self, _: f64) {
+        self.since_scrape.store(true, Ordering::Relaxed);
+    }
+
+    fn set(&self, _: f64) {
+        self.since_scrape.store(true, Ordering::Relaxed);
+    }
 }

@@ -6,7 +6,7 @@ use tollgate::store::{BoxStore, Source};
 use tollgate::{Key, Lease, Limiter, Outcome, Share, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, clock, per_minute, store};
 
-use crate::Eye;
+use crate::observe::Eye;
 
 #[tokio::test]
 async fn a_failure_policy_and_a_fallback_are_shown_while_the_store_fails() {

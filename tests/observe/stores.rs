@@ -6,7 +6,7 @@ use tollgate::metrics::StoreMetrics;
 use tollgate::{CircuitBreaker, Key, Lease, Limiter, MemoryStore, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, clock, per_minute, store};
 
-use crate::metrics::exported;
+use crate::observe::metrics::exported;
 
 #[tokio::test]
 async fn keys_evictions_and_overflows_of_all_stores_in_memory_are_added_up() {

@@ -7,8 +7,8 @@ use axum::routing::get;
 use tollgate::extract::header;
 use tollgate::store::BoxStore;
 use tollgate::{MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, StoreExt};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{Client, serve};
 
 /// As a configuration file would say it.

@@ -9,8 +9,8 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use tollgate::extract::header;
 use tollgate::{CircuitBreaker, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share, StoreExt};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{Client, serve};
 
 enum AppError {

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::routing::get;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
-use tollgate_conformance::servers::{Kind, Server};
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::serve;
 
 const LIMIT: usize = 20;
@@ -35,7 +35,7 @@ async fn most_in_a_window(redis: &Server, form: &str) -> usize {
     let api = serve(Router::new().route("/", get(count))).await.to_string();
     let (limit, seconds) = (LIMIT.to_string(), WINDOW.as_secs().to_string());
     let start = |_| -> Child {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_tollgate-client-process"));
+        let mut process = Command::from(crate::process_of("programs"));
         process.args([&redis.url(), form, &api, &limit, &seconds, form]);
         process.stdin(Stdio::null()).kill_on_drop(true).spawn().unwrap()
     };

@@ -15,7 +15,7 @@ use reqwest::{Client, Method, Request, Response, Url};
 use tokio::time::{Instant, sleep};
 use tollgate::extract::global;
 use tollgate::pause::{PauseError, PauseLayer};
-use tollgate::{Key, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::{Key, Policy, PolicyExt, Quota, RateLimitLayer, Share};
 use tollgate_tests::{serve, timed};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -175,6 +175,55 @@ async fn a_pause_that_grows_is_waited_for_until_the_patience_ends() {
         let (response, waited) = timed(client.oneshot((0, 0))).await;
         let outcome = response.map(|_| waited.as_secs()).map_err(|_| waited.as_secs());
         assert_eq!(outcome, ends, "{at_most}");
+    }
+}
+
+/// Twenty clients are refused at once, each in a process of its own or not.
+#[tokio::test(start_paused = true)]
+async fn requests_resume_at_random_times_after_a_pause() {
+    const PAUSE: Duration = Duration::from_secs(10);
+    for is_one_client in [true, false] {
+        let client = || {
+            let layer = PauseLayer::of(
+                |_: &u64| Some(Key::global()),
+                |response: &Busy| (response.status(), response.headers()),
+            );
+            let refused_first = async |pause: u64| {
+                let status = if pause == 0 { 200 } else { 429 };
+                let response = http::Response::builder().status(status).header("retry-after", pause);
+                Ok::<_, Infallible>(response.body(()).unwrap())
+            };
+            ServiceBuilder::new().layer(layer.jitter(Share::new(1, 2))).service(service_fn(refused_first))
+        };
+        let clients: Vec<_> = match is_one_client {
+            true => vec![client(); 20],
+            false => std::iter::repeat_with(client).take(20).collect(),
+        };
+        let mut waits = tokio::task::JoinSet::new();
+        for client in &clients {
+            assert_eq!(
+                client.clone().oneshot(PAUSE.as_secs()).await.map(|response| response.status()).unwrap(),
+                429
+            );
+            if is_one_client {
+                break;
+            }
+        }
+        for client in clients {
+            waits.spawn(async move { timed(client.oneshot(0)).await });
+        }
+        let waits: std::collections::BTreeSet<_> = waits
+            .join_all()
+            .await
+            .into_iter()
+            .map(|(response, waited)| {
+                assert_eq!(response.unwrap().status(), 200);
+                assert!((PAUSE..=PAUSE * 3 / 2 + Duration::from_millis(1)).contains(&waited), "{waited:?}");
+                waited
+            })
+            .collect();
+        // The timer has milliseconds, and there are 5,000 to choose from.
+        assert!(waits.len() > 10, "{waits:?}");
     }
 }
 

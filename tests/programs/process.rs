@@ -10,9 +10,8 @@ use tollgate_tests::Client;
 
 /// `URL PREFIX API LIMIT SECONDS paced|as-it-is` calls the API until it is killed.
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [url, prefix, api, limit, seconds, form] = &*words else { panic!("what is {words:?}?") };
+pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
+    let [url, prefix, api, limit, seconds, form] = words else { panic!("what is {words:?}?") };
     let quota = Quota::try_new(limit.parse()?, Duration::from_secs(seconds.parse()?))?;
     let quota = if form == "paced" { quota.paced() } else { quota };
     let store = RedisStore::builder(url).prefix(&**prefix).connect().await?;

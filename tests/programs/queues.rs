@@ -1,19 +1,21 @@
 //! Queues of callers that wait: their order, how often they ask, and outages.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::{JoinSet, block_in_place, yield_now};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tollgate::calls::CallLimitLayer;
-use tollgate::store::{NeverFails, Store};
+use tollgate::store::{Check, Grant, NeverFails, Reply, Store, Times, Verdict};
 use tollgate::{
-    Algorithm, CircuitBreaker, Denial, Key, Limiter, MemoryStore, Policy, Quota, Reason, StoreExt,
+    Algorithm, CircuitBreaker, Denial, Key, Limiter, ManualClock, MemoryStore, Policy, Quota, Reason,
+    StoreExt, Timestamp,
 };
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
-use tollgate_tests::{Connection, Failing, Fault, clock, store, timed};
+use tollgate_test_servers::{Kind, Server};
+use tollgate_tests::{Connection, Failing, Fault, Log, clock, store, timed};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -247,6 +249,221 @@ async fn calls_of_a_layer_wait_in_one_queue() {
     assert!(calls.join_all().await.iter().all(Result::is_ok));
     assert_eq!(*passed.lock().unwrap(), (0..100).collect::<Vec<_>>());
     assert!(checks.load(Ordering::Relaxed) <= 300, "{checks:?}");
+}
+
+/// A limiter of tenants and of all of them, which counts how often it asks.
+fn tenants(tenant: Quota, all: Quota) -> (Limiter<InTokioTime>, Arc<AtomicUsize>) {
+    let checks = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&checks);
+    let limiter = Limiter::new([Policy::new("tenant", tenant), Policy::new("all", all)]);
+    let limiter = limiter.store(InTokioTime::new()).observe(move |decision| {
+        count.fetch_add(usize::from(decision.policy().name() == "all"), Ordering::Relaxed);
+    });
+    (limiter, checks)
+}
+
+/// Callers of these tenants, which arrive in this order. Returns the numbers of those that passed,
+/// in the order in which they did.
+async fn crowd_of_tenants<S: Store<Error: NeverFails>>(
+    limiter: &Limiter<S>,
+    tenants: impl Iterator<Item = usize>,
+    patience: Duration,
+) -> Vec<usize> {
+    let passed = Arc::<Mutex<Vec<usize>>>::default();
+    let callers: JoinSet<_> = tenants
+        .enumerate()
+        .map(|(caller, tenant)| {
+            let (limiter, passed) = (limiter.clone(), Arc::clone(&passed));
+            async move {
+                let (tenant, all) = (Key::from(tenant as u64), Key::global());
+                let asks = [("tenant", &tenant, 1), ("all", &all, 1)];
+                if limiter.until_ready_each(&asks, patience).await.is_ok() {
+                    passed.lock().unwrap().push(caller);
+                }
+            }
+        })
+        .collect();
+    callers.join_all().await;
+    std::mem::take(&mut *passed.lock().unwrap())
+}
+
+/// A store in memory whose clock is the paused time of the runtime.
+#[derive(Clone)]
+struct InTokioTime {
+    store: MemoryStore,
+    clock: ManualClock,
+    start: (Timestamp, Instant),
+}
+
+impl InTokioTime {
+    fn new() -> InTokioTime {
+        let clock = clock();
+        InTokioTime { store: store(&clock), start: (clock.now(), Instant::now()), clock }
+    }
+}
+
+impl Store for InTokioTime {
+    type Error = Infallible;
+    type Acquire = <MemoryStore as Store>::Acquire;
+    type Done = <MemoryStore as Store>::Done;
+
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
+        let (start, since) = self.start;
+        self.clock.set(start.saturating_add(since.elapsed()));
+        self.store.acquire(set, times)
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+        self.store.refund(grants)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+        self.store.reset(key, policies)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_of_many_tenants_wait_for_their_common_quota_in_one_queue() {
+    let (limiter, checks) = tenants(Quota::per_second(1_000), Quota::per_second(500).burst(5));
+    let passed = crowd_of_tenants(&limiter, 0..300, PATIENCE).await;
+    assert_eq!(passed, (0..300).collect::<Vec<_>>());
+    println!("{checks:?} checks for 300");
+    assert!(checks.load(Ordering::Relaxed) <= 4 * 300, "{checks:?}");
+}
+
+/// Both quotas refuse: that of a tenant, whose callers are many, and that of all.
+#[tokio::test(start_paused = true)]
+async fn callers_that_wait_for_two_quotas_ask_four_times_at_most() {
+    let (limiter, checks) = tenants(Quota::per_second(10).burst(1), Quota::per_second(200).burst(5));
+    let passed = crowd_of_tenants(&limiter, (0..600).map(|caller| caller % 30), PATIENCE).await;
+    assert_eq!(passed.len(), 600);
+    println!("{checks:?} checks for 600");
+    assert!(checks.load(Ordering::Relaxed) <= 4 * 600, "{checks:?}");
+    let of_tenant = |tenant| passed.iter().filter(move |caller| *caller % 30 == tenant);
+    assert!((0..30).all(|tenant| of_tenant(tenant).is_sorted()), "{passed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_used_up_tenants_do_not_hold_up_one_that_is_not() {
+    let (limiter, checks) = tenants(Quota::per_minute(1), Quota::per_second(100).burst(1));
+    for tenant in 0..1_000 {
+        let _permit = limiter.check_each(&[("tenant", &Key::from(tenant), 1)]).await.unwrap();
+    }
+    let _permit = limiter.check_each(&[("all", &Key::global(), 1)]).await.unwrap();
+    checks.store(0, Ordering::Relaxed);
+    let used_up = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { crowd_of_tenants(&limiter, 0..1_000, 2 * PATIENCE).await }
+    });
+    yield_now().await;
+    let (passed, waited) = timed(crowd_of_tenants(&limiter, 1_000..1_001, PATIENCE)).await;
+    assert_eq!(passed, [0]);
+    assert!(waited < SECOND, "{waited:?}");
+    let passed = used_up.await.unwrap();
+    assert_eq!(passed, (0..1_000).collect::<Vec<_>>());
+    println!("{checks:?} checks for 1001");
+    assert!(checks.load(Ordering::Relaxed) <= 4 * 1_001, "{checks:?}");
+}
+
+/// Whatever it waits for first is kept for it while it waits for the other.
+#[tokio::test(start_paused = true)]
+async fn a_caller_of_two_quotas_passes_among_callers_of_either() {
+    for rates in [[10, 10], [10, 40], [40, 10]] {
+        let policies = ["user", "export"].into_iter().zip(rates);
+        let policies = policies.map(|(name, rate)| Policy::new(name, Quota::per_second(rate).burst(1)));
+        let limiter = Limiter::new(policies).store(InTokioTime::new());
+        let mut others = JoinSet::new();
+        for name in ["user", "export"] {
+            for _ in 0..20 {
+                let limiter = limiter.clone();
+                others.spawn(async move {
+                    loop {
+                        let _permit = limiter.until_ready_each(&[(name, &ada(), 1)], PATIENCE).await.unwrap();
+                    }
+                });
+            }
+        }
+        sleep(SECOND).await;
+        let asks = [("user", &ada(), 1), ("export", &ada(), 1)];
+        let (permit, waited) = timed(limiter.until_ready_each(&asks, PATIENCE)).await;
+        assert!(permit.is_ok(), "{rates:?}");
+        // Its turn among 20 others in each queue, one after the other.
+        assert!(waited < 5 * SECOND, "{rates:?}: {waited:?}");
+    }
+}
+
+/// Callers that pass again and again for some time, each holding its permit for `held`. Returns how
+/// many passed, and the longest time in which none did.
+async fn load<S: Store<Error: NeverFails>>(
+    limiter: Limiter<S>,
+    callers: usize,
+    time: Duration,
+    held: Duration,
+) -> (u64, Duration) {
+    let begin = Instant::now();
+    let passes = Arc::new(Mutex::new((0, begin, Duration::ZERO)));
+    let callers: JoinSet<_> = (0..callers)
+        .map(|_| {
+            let (limiter, passes) = (limiter.clone(), Arc::clone(&passes));
+            async move {
+                while begin.elapsed() < time {
+                    let permit = limiter.until_ready(&ada(), 1, PATIENCE).await.unwrap();
+                    {
+                        let (passed, last, longest) = &mut *passes.lock().unwrap();
+                        let now = Instant::now();
+                        (*passed, *longest, *last) = (*passed + 1, (*longest).max(now - *last), now);
+                    }
+                    if !held.is_zero() {
+                        sleep(held).await;
+                    }
+                    drop(permit);
+                }
+            }
+        })
+        .collect();
+    callers.join_all().await;
+    let (passed, _, longest) = *passes.lock().unwrap();
+    (passed, longest)
+}
+
+/// `TOLLGATE_QUEUES_SECONDS` makes it last longer, for the figures that it prints.
+#[test]
+fn no_caller_sleeps_while_it_has_its_turn() {
+    let logs = Arc::<Mutex<Vec<Log>>>::default();
+    let of_threads = Arc::clone(&logs);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.enable_all().worker_threads(2).on_thread_start(move || {
+        let (log, guard) = Log::of_thread();
+        // It captures as long as the thread lives.
+        std::mem::forget(guard);
+        of_threads.lock().unwrap().push(log);
+    });
+    let runtime = runtime.build().unwrap();
+    runtime.block_on(runtime.spawn(loads())).unwrap();
+    let lines = logs.lock().unwrap().iter().flat_map(Log::lines).collect::<Vec<_>>();
+    let found = lines.iter().filter(|line| line.contains("was not woken"));
+    assert_eq!(found.collect::<Vec<_>>(), [""; 0]);
+}
+
+/// Loads in memory, over Redis, and of slots in both.
+async fn loads() {
+    const CALLERS: usize = 300;
+    let seconds = std::env::var("TOLLGATE_QUEUES_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let time = Duration::from_secs(seconds.unwrap_or(1));
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let redis = RedisStore::connect(&server.url()).await.unwrap().timeout(10 * SECOND).fail_closed();
+    let rate = |limit| Limiter::new([Policy::new("calls", Quota::per_second(limit).burst(5))]);
+    let slots = || Limiter::new([Policy::in_flight("jobs", 10)]);
+    let work = SECOND / 1_000;
+    for (name, (passed, longest)) in [
+        ("memory", load(rate(100_000), CALLERS, time, Duration::ZERO).await),
+        ("redis", load(rate(5_000).store(redis.clone()), CALLERS, time, Duration::ZERO).await),
+        ("slots in memory", load(slots(), CALLERS, time, work).await),
+        ("slots in redis", load(slots().store(redis), CALLERS, time, work).await),
+    ] {
+        println!("{name}: {passed} passed, none of them for {longest:?} at most");
+        assert!(passed >= CALLERS as u64, "{name}: {passed} passed");
+    }
 }
 
 /// A delay is not spent in the queue: those behind get their places in the bucket meanwhile.

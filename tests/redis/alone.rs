@@ -10,11 +10,11 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tollgate::store::{Check, Grant, Stamp, Store, StoreError, Times};
 use tollgate::{Key, Policy, Quota};
-use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::{RedisStore, RedisStoreBuilder};
+use tollgate_test_servers::{Cluster, Kind, Server};
 use tollgate_tests::Proxy;
 
-use crate::{Fresh, acquire, builder, cluster, eventually, prefix, shared, try_acquire, used};
+use crate::redis::{Fresh, acquire, builder, cluster, eventually, prefix, shared, try_acquire, used};
 
 fn a_day(limit: u64) -> Policy {
     Policy::new("p", Quota::per_day(limit))

@@ -9,11 +9,11 @@ use tollgate::store::{NeverFails, Store};
 use tollgate::{
     Algorithm, Clock, Key, Limiter, ManualClock, Outcome, Policy, Quota, Reason, StoreExt, Timestamp,
 };
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::SlidingLogLayout;
+use tollgate_test_servers::{Kind, Server};
 
-use crate::denials::{READS, commands};
-use crate::{Fresh, eventually, shared};
+use crate::redis::denials::{READS, commands};
+use crate::redis::{Fresh, eventually, shared};
 
 const BLOCK: Duration = Duration::from_secs(3_600);
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use tollgate::store::{Check, Store, Times, Verdict};
 use tollgate::{Algorithm, Clock, Key, ManualClock, MemoryStore, Policy, Quota, Timestamp, Wait};
 use tollgate_conformance::random::Random;
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStoreBuilder, SlidingLogLayout};
+use tollgate_test_servers::{Kind, Server};
 
-use crate::{BothLayouts, Fresh, crowd, every_policy, shared, used};
+use crate::redis::{BothLayouts, Fresh, crowd, every_policy, shared, used};
 
 const KEYS: u32 = 60;
 const ROUNDS: u32 = 40;

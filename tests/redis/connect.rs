@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tollgate::store::StoreError;
 use tollgate::{Policy, Quota};
-use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::{Error, RedisStore};
+use tollgate_test_servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_tests::Proxy;
 
-use crate::{at_once, builder, eventually, every_policy, prefix, shared, try_acquire};
+use crate::redis::{at_once, builder, eventually, every_policy, prefix, shared, try_acquire};
 
 async fn connect(url: &str) -> Result<RedisStore, Error> {
     let connected = RedisStore::builder(url).prefix(prefix()).connect();

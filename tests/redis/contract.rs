@@ -10,13 +10,20 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tollgate::Algorithm;
 use tollgate_conformance::Suite;
-use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_test_servers::{Cluster, Kind, Sentinel, Server, short_or_long};
 
-use crate::{prefix, shared};
+use crate::redis::{prefix, shared};
 
-/// Random steps when the whole suite runs on a server. The last test of this file makes many more.
-pub(crate) const STEPS: u32 = 500;
+/// The whole suite, with a few random steps. The tests at the end of this file make many more.
+pub(crate) fn whole() -> Suite {
+    Suite::new().steps(short_or_long(100, 500))
+}
+
+/// The whole suite with `TOLLGATE_LONG=1`. Without it, random sets of all algorithms.
+pub(crate) fn whole_or_short() -> Suite {
+    short_or_long(Suite::new().steps(200).only_steps_of(Algorithm::Gcra), whole())
+}
 
 pub(crate) fn holds(suite: Suite, url: &str, layout: SlidingLogLayout) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -32,33 +39,35 @@ pub(crate) fn holds(suite: Suite, url: &str, layout: SlidingLogLayout) {
     });
 }
 
-fn holds_on(kind: Kind) {
-    holds(Suite::new().steps(STEPS), &shared(kind).url(), SlidingLogLayout::List);
+fn holds_on(kind: Kind, suite: Suite) {
+    holds(suite, &shared(kind).url(), SlidingLogLayout::List);
 }
 
 #[test]
 fn redis_6_2_keeps_the_contract() {
-    holds_on(Kind::Redis6_2);
+    holds_on(Kind::Redis6_2, whole_or_short());
 }
 
 #[test]
 fn redis_8_2_keeps_the_contract() {
-    holds_on(Kind::Redis8_2);
+    holds_on(Kind::Redis8_2, whole());
 }
 
 #[test]
 fn valkey_9_1_keeps_the_contract() {
-    holds_on(Kind::Valkey9_1);
+    holds_on(Kind::Valkey9_1, whole_or_short());
 }
 
 #[test]
 fn the_installed_server_keeps_the_contract() {
-    holds_on(Kind::Installed);
+    holds_on(Kind::Installed, whole_or_short());
 }
 
 #[test]
 fn logs_in_sorted_sets_keep_the_contract() {
-    holds(Suite::new().steps(STEPS), &shared(Kind::Redis8_2).url(), SlidingLogLayout::SortedSet);
+    let suite = whole();
+    let logs = suite.clone().only_steps_of(Algorithm::SLIDING_LOG);
+    holds(short_or_long(logs, suite), &shared(Kind::Redis8_2).url(), SlidingLogLayout::SortedSet);
 }
 
 #[test]
@@ -66,8 +75,7 @@ fn a_cluster_keeps_the_contract() {
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
     let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
     let url = format!("redis-cluster://{}", nodes.join(","));
-    let suite = Suite::new().steps(STEPS).without_atomic_sets_across_keys();
-    holds(suite, &url, SlidingLogLayout::List);
+    holds(whole().without_atomic_sets_across_keys(), &url, SlidingLogLayout::List);
 }
 
 #[test]
@@ -75,7 +83,7 @@ fn a_master_under_sentinels_keeps_the_contract() {
     let sentinel = Sentinel::start(Kind::Installed).unwrap();
     let sentinels: Vec<String> = sentinel.sentinels().iter().map(|one| one.address().to_string()).collect();
     let url = format!("redis-sentinel://{}/{}", sentinels.join(","), sentinel.master_name());
-    holds(Suite::new().steps(STEPS), &url, SlidingLogLayout::List);
+    holds(whole_or_short(), &url, SlidingLogLayout::List);
 }
 
 /// Redis up to 7.2.4 and Valkey up to 7.2.5 write a multiple of 1e+8 as `1e+8` if a script passes
@@ -121,7 +129,7 @@ fn large_numbers_reach_commands_as_digits() {
     thread::scope(|scope| {
         for layout in [SlidingLogLayout::List, SlidingLogLayout::SortedSet] {
             let url = &url;
-            scope.spawn(move || holds(Suite::new().steps(100), url, layout));
+            scope.spawn(move || holds(whole().steps(short_or_long(30, 100)), url, layout));
         }
     });
 }
@@ -191,7 +199,8 @@ fn random_decisions_and_histories_of_each_algorithm_match_the_oracle() {
             let of_server = all.iter().skip(n).step_by(Kind::EVERY.len());
             scope.spawn(move || {
                 for &(algorithm, layout) in of_server {
-                    let suite = Suite::new().steps(176_000).histories(10_000).only_steps_of(algorithm);
+                    let suite = Suite::new().steps(short_or_long(8_000, 176_000));
+                    let suite = suite.histories(short_or_long(500, 10_000)).only_steps_of(algorithm);
                     holds(suite, &shared(kind).url(), layout);
                 }
             });
@@ -199,11 +208,10 @@ fn random_decisions_and_histories_of_each_algorithm_match_the_oracle() {
     });
 }
 
-/// A history of slots makes 50 calls on average, one after another. With `TOLLGATE_SLOTS_SECONDS`
-/// each server plays 10,000.
+/// A history of slots makes 50 calls on average, one after another.
 #[test]
 fn random_histories_of_slots_match_the_oracle() {
-    let histories = if std::env::var("TOLLGATE_SLOTS_SECONDS").is_ok() { 10_000 } else { 300 };
+    let histories = short_or_long(100, 10_000);
     thread::scope(|scope| {
         for &kind in Kind::EVERY {
             let suite = Suite::new().histories(histories).only_steps_of(Algorithm::InFlight);

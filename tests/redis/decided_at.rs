@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tollgate::store::{Check, Store, Times};
 use tollgate::{Key, Policy, Quota, StoreExt};
-use tollgate_conformance::servers::{Cluster, Kind};
+use tollgate_test_servers::{Cluster, Kind};
 use tollgate_tests::{clock, store};
 
-use crate::{Fresh, builder, prefix, shared};
+use crate::redis::{Fresh, builder, prefix, shared};
 
 /// Grants, denials, looks and sets, with a pair twice and with several keys.
 async fn says_when<S: Store>(store: &S, clock: &tollgate::ManualClock) {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tollgate::store::{Check, Store, Times};
 use tollgate::{Algorithm, Key, Policy, Quota};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::SlidingLogLayout;
+use tollgate_test_servers::{Kind, Server};
 
-use crate::{BothLayouts, Fresh, acquire, every_policy, look, shared};
+use crate::redis::{BothLayouts, Fresh, acquire, every_policy, look, shared};
 
 /// The commands that clients and scripts have run since the last `CONFIG RESETSTAT`.
 pub(crate) fn commands(server: &Server) -> Vec<String> {

@@ -8,10 +8,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tollgate::store::{Grant, Stamp, Store};
 use tollgate::{Algorithm, Key, Policy, Quota, Wait};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::SlidingLogLayout;
+use tollgate_test_servers::{Kind, Server};
 
-use crate::{BothLayouts, Fresh, acquire, every_policy, longest, look, shared, try_acquire};
+use crate::redis::{BothLayouts, Fresh, acquire, every_policy, longest, look, shared, try_acquire};
 
 const LIMIT: u64 = 4;
 const WINDOW: Duration = Duration::from_millis(400);

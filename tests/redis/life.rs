@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tollgate::store::{Check, Grant, Stamp, Store, Times, Verdict};
 use tollgate::{Algorithm, Key, Policy, Quota, Wait};
-use tollgate_conformance::servers::{Kind, Server};
+use tollgate_test_servers::{Kind, Server};
 
-use crate::calls::calls;
-use crate::{BothLayouts, Fresh, acquire, at_once, crowd, every_policy, longest, look, shared};
+use crate::redis::calls::calls;
+use crate::redis::{BothLayouts, Fresh, acquire, at_once, crowd, every_policy, longest, look, shared};
 
 /// The server's time and the end of a key, read in one step, in microseconds since the epoch.
 struct Life {

@@ -7,11 +7,11 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tollgate::store::{Check, Grant, Reply, Stamp, Store, StoreError, Times, Verdict};
 use tollgate::{Algorithm, Key, Policy, Quota};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{Error, RedisStore};
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{EVERY_ALGORITHM, within};
 
-use crate::{BothLayouts, Fresh, acquire, builder, every_policy, shared, try_acquire, used};
+use crate::redis::{BothLayouts, Fresh, acquire, builder, every_policy, shared, try_acquire, used};
 
 fn a_day(limit: u64) -> Policy {
     Policy::new("p", Quota::per_day(limit)).with_algorithm(Algorithm::FIXED_WINDOW)

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tollgate::failure::CircuitState;
 use tollgate::store::{Check, Store, StoreError, Times};
 use tollgate::{CircuitBreaker, Key, Policy, Quota, StoreExt};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{Proxy, Way};
 
-use crate::{Fresh, acquire, eventually, every_policy, shared, try_acquire, used};
+use crate::redis::{Fresh, acquire, eventually, every_policy, shared, try_acquire, used};
 
 /// A store behind a proxy, and one that goes straight to the same limits.
 struct Behind {
@@ -141,7 +141,8 @@ async fn the_first_request_after_connections_were_cut_passes() {
 async fn silent_connections_are_all_replaced_at_once() {
     let server = shared(Kind::Redis8_2);
     let proxy = Proxy::before(server.address()).await;
-    let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(crate::prefix());
+    let builder =
+        RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(crate::redis::prefix());
     let builder = builder.connections(2).response_timeout(Duration::from_millis(250));
     let store = builder.connect().await.unwrap();
     let policy = an_hour(1_000);
@@ -173,7 +174,8 @@ async fn silent_connections_are_all_replaced_at_once() {
 async fn one_silent_connection_is_replaced() {
     let server = shared(Kind::Redis8_2);
     let proxy = Proxy::before(server.address()).await;
-    let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(crate::prefix());
+    let builder =
+        RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(crate::redis::prefix());
     let store = builder.response_timeout(Duration::from_millis(250)).connect().await.unwrap();
     let policy = an_hour(1_000);
     acquire(&store, &policy, "ada", 1).await;

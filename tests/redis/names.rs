@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use tollgate::store::{Check, Store, Times};
 use tollgate::{Algorithm, Key, Policy, Quota, Wait};
-use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::SlidingLogLayout;
+use tollgate_test_servers::{Cluster, Kind, Server};
 
-use crate::{Fresh, acquire, builder, every_policy, look, prefix, shared, used};
+use crate::redis::{Fresh, acquire, builder, every_policy, look, prefix, shared, used};
 
 fn names(server: &Server) -> BTreeSet<String> {
     let told = server.command(&["KEYS", "*"]).unwrap();
@@ -191,7 +191,7 @@ async fn a_changed_limit_keeps_past_usage() {
             }
             let denied = look(&fresh.store, &one, &key).await;
             match denied.wait() {
-                Wait::For(wait) => assert!(wait <= crate::longest(&one), "{wait:?} under {what}"),
+                Wait::For(wait) => assert!(wait <= crate::redis::longest(&one), "{wait:?} under {what}"),
                 Wait::None => assert_eq!(one.largest_cost(), 2, "only a queue has room: {what}"),
                 Wait::Never => panic!("{what}"),
             }

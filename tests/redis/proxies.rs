@@ -5,18 +5,17 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tollgate::store::StoreError;
 use tollgate::{Policy, Quota};
-use tollgate_conformance::Suite;
-use tollgate_conformance::servers::{Kind, Server, Twemproxy};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_test_servers::{Kind, Server, Twemproxy};
 
-use crate::contract::{STEPS, holds};
-use crate::{builder, prefix, shared, try_acquire};
+use crate::redis::contract::{holds, whole_or_short};
+use crate::redis::{builder, prefix, shared, try_acquire};
 
 /// It has no `HELLO`, no `TIME` and no `INFO`, and closes a connection that sends one.
 #[test]
 fn a_proxy_that_speaks_resp2_only_keeps_the_contract() {
     let proxy = Twemproxy::start(&[shared(Kind::Redis8_2).address()]).unwrap();
-    holds(Suite::new().steps(STEPS), &proxy.url(), SlidingLogLayout::List);
+    holds(whole_or_short(), &proxy.url(), SlidingLogLayout::List);
 }
 
 /// Each server would admit the whole limit, so twice as much in all.
@@ -41,7 +40,7 @@ async fn a_proxy_that_spreads_keys_is_refused_once_its_servers_are_up() {
     let policy = Policy::new("p", Quota::per_day(5));
     assert!(try_acquire(&store, &policy, "ada", 1).await.unwrap_err().is_transient());
     servers.iter().for_each(|server| server.restart().unwrap());
-    crate::eventually("the proxy is refused", async || {
+    crate::redis::eventually("the proxy is refused", async || {
         let answer = try_acquire(&store, &policy, "ada", 1).await;
         assert!(answer.is_err(), "the proxy decided a check");
         answer.is_err_and(|error| error.is_configuration())

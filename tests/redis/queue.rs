@@ -9,11 +9,11 @@ use tollgate::extract::global;
 use tollgate::layer::RateLimit;
 use tollgate::store::{NeverFails, Store};
 use tollgate::{Algorithm, Policy, PolicyExt, Quota, RateLimitLayer, StoreExt};
-use tollgate_conformance::servers::Kind;
+use tollgate_test_servers::Kind;
 use tollgate_tests::Strict;
 use tower::{Layer, ServiceExt};
 
-use crate::{Fresh, shared};
+use crate::redis::{Fresh, shared};
 
 /// One request each 500 ms, and the next place is taken.
 async fn service() -> (RateLimit<Strict, impl Store<Error: NeverFails>>, Fresh) {

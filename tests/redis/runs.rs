@@ -6,10 +6,10 @@ use std::time::Duration;
 use tollgate::store::{Check, Grant, Stamp, Store, Times};
 use tollgate::{Algorithm, Key, ManualClock, MemoryStore, Policy, Quota, Timestamp};
 use tollgate_conformance::random::Random;
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::SlidingLogLayout;
+use tollgate_test_servers::{Kind, Server, short_or_long};
 
-use crate::{Fresh, acquire, shared};
+use crate::redis::{Fresh, acquire, shared};
 
 const START: u64 = 1_767_225_600_123_457;
 
@@ -118,7 +118,7 @@ async fn refunds_leave_a_log_in_redis_equal_to_one_in_memory() {
         for limit in [3, 40, 5_000] {
             for (policy, layout, span) in logs(limit) {
                 let mut both = Both::new(kind, policy, layout).await;
-                both.live(n * limit, 500, span, limit / 3 + 1).await;
+                both.live(n * limit, short_or_long(50, 500), span, limit / 3 + 1).await;
             }
         }
     }
@@ -135,11 +135,11 @@ async fn refunds_of_a_log_reach_back_1024_times() {
             both.clock.advance(Duration::from_millis(1));
         }
         for (at, of_log) in [(0, 0), (1, 0), (2, 2), (3, 2), (1_025, 2)] {
-            let before = crate::used(&both.fresh.store, &policy, "ada").await;
+            let before = crate::redis::used(&both.fresh.store, &policy, "ada").await;
             both.refund(at, 2).await;
             let what = format!("a refund of grant {at} of {policy:?}");
             both.acquire(5_000, Times::LOOK, &what).await;
-            let back = before - crate::used(&both.fresh.store, &policy, "ada").await;
+            let back = before - crate::redis::used(&both.fresh.store, &policy, "ada").await;
             assert_eq!(back, if is_log { of_log } else { 2 }, "{what}");
         }
     }

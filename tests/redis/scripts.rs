@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tollgate::store::{Check, Grant, Store, StoreError, Times};
 use tollgate::{Algorithm, Key, Policy, Quota};
-use tollgate_conformance::servers::{Kind, Server};
+use tollgate_test_servers::{Kind, Server};
 
-use crate::{Fresh, eventually, every_policy, try_acquire, used};
+use crate::redis::{Fresh, eventually, every_policy, try_acquire, used};
 
 /// An error would be a request that failed, or that passed without being counted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

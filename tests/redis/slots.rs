@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tollgate::store::{Check, Grant, Renewal, Stamp, Store, Times};
 use tollgate::{Key, ManualClock, Policy, Quota, Timestamp, Wait};
-use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_test_servers::{Cluster, Kind, Server};
 
-use crate::calls::calls;
-use crate::cluster;
-use crate::{Fresh, acquire, look, prefix, shared};
+use crate::redis::calls::calls;
+use crate::redis::cluster;
+use crate::redis::{Fresh, acquire, look, prefix, shared};
 
 const LEASE: Duration = Duration::from_secs(15);
 

@@ -5,11 +5,11 @@ use http::Request;
 use tollgate::extract::header;
 use tollgate::store::{Check, Store, Times, Verdict};
 use tollgate::{Algorithm, Head, Key, Policy, PolicyExt, Quota, RequestLimiter, StoreExt};
-use tollgate_conformance::servers::Kind;
 use tollgate_redis::SlidingLogLayout;
+use tollgate_test_servers::Kind;
 use tollgate_tests::EVERY_ALGORITHM;
 
-use crate::{BothLayouts, Fresh, crowd, shared};
+use crate::redis::{BothLayouts, Fresh, crowd, shared};
 
 /// Every algorithm without a queue of its own, and the log in both layouts.
 fn algorithms() -> impl Iterator<Item = (Algorithm, SlidingLogLayout)> {

@@ -9,11 +9,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tollgate::failure::TimeoutError;
 use tollgate::store::{Check, ErrorKind, Grant, Stamp, Store, StoreError, Times};
 use tollgate::{Clock, Key, Policy, Quota, StoreExt};
-use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Cluster, Kind, Server};
 use tollgate_tests::{Proxy, Way, within};
 
-use crate::{Fresh, acquire, builder, crowd, prefix, try_acquire, used};
+use crate::redis::{Fresh, acquire, builder, crowd, prefix, try_acquire, used};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -286,7 +286,7 @@ async fn a_late_refund_or_reset_is_not_reported_as_never_sent() {
     assert!(late >= 400 - 3 * 128, "those behind the first calls: {late}");
     proxy.set(Way::IsOpen);
     for key in keys {
-        crate::eventually("it is returned", async || {
+        crate::redis::eventually("it is returned", async || {
             let look = store.acquire(&[Check::new(&policy, &key, 1)], Times::LOOK).wait().await;
             look.unwrap().each()[0].remaining() == 1_000_000
         })
@@ -336,7 +336,7 @@ fn callers_in_another_runtime_learn_which_call_was_late_if_any() {
     within(Duration::from_secs(60), || {
         let theirs = Builder::new_current_thread().enable_all().build().unwrap();
         let ours = Builder::new_current_thread().enable_all().build().unwrap();
-        let server = crate::shared(Kind::Redis8_2);
+        let server = crate::redis::shared(Kind::Redis8_2);
         let fresh =
             theirs.block_on(Fresh::with(server, Default::default(), |builder| builder.connections(1)));
         let (store, policy) = (limited(&fresh.store, 200 * MS), a_day(5));
@@ -378,7 +378,7 @@ async fn a_set_over_several_slots_times_out_without_a_partial_charge() {
         master.resume().unwrap();
     }
     // It continues in the background and charges all of them.
-    crate::eventually("all are charged", async || {
+    crate::redis::eventually("all are charged", async || {
         let mut charged = 0;
         for key in &keys {
             let look = store.acquire(&[Check::new(&policy, key, 1)], Times::LOOK).wait().await.unwrap();
@@ -409,7 +409,7 @@ async fn a_timeout_around_the_store_needs_no_timer_of_its_own() {
 
 #[tokio::test]
 async fn the_longest_possible_timeout_is_accepted() {
-    let fresh = Fresh::on(crate::shared(Kind::Installed)).await;
+    let fresh = Fresh::on(crate::redis::shared(Kind::Installed)).await;
     let store = fresh.store.clone().timeout(Duration::MAX).fail_closed();
     let (policy, key) = (a_day(5), Key::from("ada"));
     let verdict = store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait().await.unwrap();

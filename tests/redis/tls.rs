@@ -13,10 +13,10 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring};
 use tollgate::store::StoreError;
 use tollgate::{Policy, Quota};
-use tollgate_conformance::servers::{Kind, Sentinel, Server};
 use tollgate_redis::{Error, RedisStore, RedisStoreBuilder};
+use tollgate_test_servers::{Kind, Sentinel, Server};
 
-use crate::{eventually, prefix, shared, try_acquire};
+use crate::redis::{eventually, prefix, shared, try_acquire};
 
 /// Signs certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);

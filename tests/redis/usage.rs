@@ -9,11 +9,11 @@ use tokio::time::timeout;
 use tollgate::store::{Check, ErrorKind, Store, Times};
 use tollgate::usage::{RecentUsage, UsageError};
 use tollgate::{Algorithm, Key, Limiter, Policy, Quota, StoreExt};
-use tollgate_conformance::servers::Kind;
 use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_test_servers::Kind;
 use tollgate_tests::{Proxy, Way};
 
-use crate::{BothLayouts, Fresh, acquire, builder, connect_to, prefix, shared};
+use crate::redis::{BothLayouts, Fresh, acquire, builder, connect_to, prefix, shared};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -58,7 +58,7 @@ async fn a_foreign_value_has_no_usage() {
 
 #[tokio::test]
 async fn usage_is_counted_again_after_scripts_are_flushed() {
-    let server = tollgate_conformance::servers::Server::start(Kind::Installed).unwrap();
+    let server = tollgate_test_servers::Server::start(Kind::Installed).unwrap();
     let fresh = Fresh::on(&server).await;
     let policy = Policy::new("p", Quota::per_day(10)).with_algorithm(Algorithm::SLIDING_BUCKETS);
     let key = Key::from("ada");

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use tollgate::{Algorithm, Policy};
-use tollgate_conformance::servers::Kind;
+use tollgate_test_servers::Kind;
 
-use crate::{BothLayouts, Fresh, acquire, at_once, every_policy, shared};
+use crate::redis::{BothLayouts, Fresh, acquire, at_once, every_policy, shared};
 
 const LIMIT: u64 = 5;
 const WINDOW: Duration = Duration::from_millis(20);

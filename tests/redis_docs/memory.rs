@@ -1,13 +1,13 @@
 //! The bytes of a key in Redis and Valkey, by `MEMORY USAGE` and by the growth of `used_memory` per
 //! key. The documentation of tollgate-redis has the table that this prints:
-//! `cargo test -p tollgate-tests --test redis_docs -- --nocapture`
+//! `cargo test -p tollgate-tests --test over_redis redis_docs::memory -- --nocapture`
 
 use std::time::Duration;
 
 use tollgate::store::{Check, Store, Times};
 use tollgate::{Algorithm, Key, ManualClock, Policy, Quota};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::clock;
 
 /// A server, and stores in it.

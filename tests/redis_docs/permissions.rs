@@ -11,8 +11,8 @@ use tollgate::usage::UsageTotals;
 use tollgate::usage::top_keys::UsageLog;
 use tollgate::{Key, Policy, Quota};
 use tollgate_conformance::Suite;
-use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
 use tollgate_redis::{RedisStore, RedisStoreBuilder, SlidingLogLayout};
+use tollgate_test_servers::{Cluster, Kind, Sentinel, Server};
 
 const DOCS: &str = include_str!("../../crates/tollgate-redis/src/lib.rs");
 const GUIDE: &str = include_str!("../../crates/tollgate/src/guide/operating.md");

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use tollgate::store::{Check, Store, Times};
 use tollgate::{Algorithm, Key, Policy, Quota};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 
 const NAME: &str = "tollgate:2:{@192.0.2.1}:daily~sliding-log~1d~sums";
 

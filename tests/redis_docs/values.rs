@@ -2,8 +2,8 @@
 
 use tollgate::store::{Check, Grant, Stamp, Store, Times};
 use tollgate::{Algorithm, Key, ManualClock, Policy, Quota, Timestamp};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_test_servers::{Kind, Server};
 
 const DOCS: &str = include_str!("../../crates/tollgate-redis/docs/stored-values.md");
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tollgate::store::{Check, Grant, Stamp, Store, Times};
 use tollgate::{Algorithm, Boundaries, Key, ManualClock, Policy, Quota, Timestamp};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::clock;
 
 const DOCS: &str = include_str!("../../crates/tollgate-redis/src/lib.rs");

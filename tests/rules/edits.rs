@@ -8,6 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use tollgate::config::Registry;
 use tollgate::watch::{WatchedFile, Watcher};
 use tollgate::{Quota, RateLimitLayer, Rule};
 use tollgate_tests::per_user;
@@ -138,10 +139,52 @@ fn a_file_that_is_not_valid_changes_nothing_and_says_why() {
         watched.soon_says(error);
         assert_eq!((watched.limit(), watched.watcher.status().version()), (100, 1), "{text:?}");
     }
-    fs::write(&watched.path, b"\xff\xfe").unwrap();
-    watched.soon_says("valid UTF-8");
+    for (bytes, error) in [
+        (&b"\xff\xfe1\x000\x00"[..], "is UTF-16: save it as UTF-8"),
+        (b"\xfe\xff\x001\x000", "is UTF-16: save it as UTF-8"),
+        (b"1\x000\x00", "is UTF-16: save it as UTF-8"),
+        (b"\x80", "is not UTF-8"),
+    ] {
+        fs::write(&watched.path, bytes).unwrap();
+        watched.soon_says(error);
+    }
     fs::write(&watched.path, "100").unwrap();
     watched.soon_limits_to(100);
+}
+
+/// Such as a wrong path of a mount. The error stands in the log.
+#[test]
+fn a_secret_in_the_place_of_rules_is_not_quoted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.toml");
+    fs::write(&path, "[[rule]]\nname = \"api\"\nquota = \"5/s\"\nby = \"ip\"").unwrap();
+    let file = Registry::new().open(&path).unwrap();
+    let layer = RateLimitLayer::try_new(file.rules()).unwrap();
+    let watcher = file.watch(&layer);
+    let watched = Watched { folder, path, layer, watcher };
+    for (secret, error) in [("TOKEN=sesame\n", "line 1: not TOML"), ("TOKEN = \"sesame\"", "line 1, TOKEN")] {
+        fs::write(&watched.path, secret).unwrap();
+        watched.soon_says(error);
+        let status = format!("{:?}", watched.watcher);
+        assert!(!status.contains("sesame"), "{status}");
+        let opened = Registry::new().open(&watched.path).unwrap_err();
+        assert!(!format!("{opened} {opened:?}").contains("sesame"), "{opened}");
+    }
+}
+
+#[test]
+fn a_file_that_lacks_a_required_rule_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.toml");
+    let rule = |name: &str| format!("[[rule]]\nname = \"{name}\"\nquota = \"100/min\"\nby = \"ip\"");
+    fs::write(&path, rule("api")).unwrap();
+    let file = Registry::new().require("api", []).open(&path).unwrap();
+    let layer = RateLimitLayer::try_new(file.rules()).unwrap();
+    let watcher = file.watch(&layer);
+    let watched = Watched { folder, path, layer, watcher };
+    fs::write(&watched.path, rule("renamed")).unwrap();
+    watched.soon_says("rule \"api\": missing: the application needs a rule with this name");
+    assert_eq!((watched.limit(), watched.watcher.status().version()), (100, 1));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::walk::Limits;
+use crate::rules::walk::Limits;
 
 const DAY_US: u64 = 86_400_000_000;
 

@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate::store::{NeverFails, Store};
 use tollgate::{Algorithm, Head, Lease, PolicyExt, RateLimitLayer, Rule, StoreExt};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock, store, user};
 
 /// The requests a minute, one after the other. Each divides the microseconds of a minute.

@@ -21,9 +21,8 @@ use tollgate_tests::serve;
 /// `URL RULES JOURNAL` prints the address. Serves until its input ends. The log is the error output
 /// of the process.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [url, rules, journal] = &*words else { panic!("what is {words:?}?") };
+pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
+    let [url, rules, journal] = words else { panic!("what is {words:?}?") };
     tracing_subscriber::fmt().with_ansi(false).with_writer(io::stderr).init();
     let metrics = PrometheusBuilder::new().install_recorder()?;
     let journal = Arc::new(File::create(journal)?);

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tollgate::config::{Registry, RuleFile};
 use tollgate_conformance::random::Random;
-use tollgate_conformance::servers::{Kind, Server};
+use tollgate_test_servers::{Kind, Server, short_or_long};
 
-use crate::journal::Journal;
+use crate::rules::journal::Journal;
 
 const SERVERS: usize = 4;
 const CLIENTS: u64 = 24;
@@ -38,7 +38,7 @@ struct Process {
 
 impl Process {
     fn start(folder: &Path, n: usize, url: &str) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-rules-process"));
+        let mut command = crate::process_of("rules");
         command.arg(url).arg(rules(folder)).arg(folder.join(format!("journal-{n}")));
         let log = fs::File::create(folder.join(format!("log-{n}"))).unwrap();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
@@ -230,8 +230,7 @@ async fn all_show(processes: &[Process], expected: &Result<u64, String>) -> Dura
 }
 
 fn work_time() -> Duration {
-    let seconds = std::env::var("TOLLGATE_RULES_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
-    Duration::from_secs(seconds.unwrap_or(10))
+    Duration::from_secs(short_or_long(10, 30))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,7 @@ use tollgate_conformance::Suite;
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Connection, Failing, Later, clock, keeps_the_contract_of, store};
 
-use crate::{prefix, shared};
+use crate::scale::{prefix, shared};
 
 const UNITS: u64 = 1_000;
 const LIFE: Duration = Duration::from_millis(250);

@@ -7,11 +7,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tollgate::scale::DenyCache;
 use tollgate::store::{Check, Grant, Source, Store, Times, Verdict};
 use tollgate::{Algorithm, Key, Limiter, Policy, Quota, StoreExt, Wait};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{Connection, Failing, Later, at_hand, clock, store};
 
-use crate::{connect, shared};
+use crate::scale::{connect, shared};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -11,11 +11,11 @@ use tollgate::failure::{Breaker, Timeout};
 use tollgate::scale::Leases;
 use tollgate::store::{BoxStore, Check, Store, StoreError, Times, Verdict};
 use tollgate::{Algorithm, CircuitBreaker, Key, Lease, MemoryStore, Policy, Quota, Share, StoreExt};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{clock, lateness};
 
-use crate::prefix;
+use crate::scale::prefix;
 
 /// Nothing of it comes back within a test.
 const LIMIT: u64 = 1_000_000;

@@ -7,11 +7,11 @@ use tokio::time::{sleep, timeout};
 use tollgate::scale::Leases;
 use tollgate::store::{Check, Store, Times};
 use tollgate::{Algorithm, Key, Lease, ManualClock, Policy, Quota, StoreExt};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{Connection, Failing, Fault, Later, clock, store};
 
-use crate::{connect, prefix, shared};
+use crate::scale::{connect, prefix, shared};
 
 /// Nothing of it comes back within a test.
 const LIMIT: u64 = 1_000_000;

@@ -8,11 +8,11 @@ use tollgate::failure::CircuitState;
 use tollgate::scale::Leases;
 use tollgate::store::{Check, Grant, Reply, Store, Times, Verdict};
 use tollgate::{Algorithm, CircuitBreaker, Key, Lease, ManualClock, MemoryStore, Policy, Quota, StoreExt};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{Connection, Failing, Fault, Later, at_hand, clock, store};
 
-use crate::{connect, shared};
+use crate::scale::{connect, shared};
 
 const LIMIT: u64 = 1_000;
 const UNITS: u64 = 50;

@@ -6,8 +6,8 @@ use tokio::time::{sleep, timeout};
 use tollgate::{CircuitBreaker, Key, Lease, MemoryStore, Share, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, Later, clock, store};
 
-use crate::returns::{ask, charged, lease, policy};
-use crate::{connect, shared};
+use crate::scale::returns::{ask, charged, lease, policy};
+use crate::scale::{connect, shared};
 
 const UNITS: u64 = 200;
 const LIFE: Duration = Duration::from_millis(250);

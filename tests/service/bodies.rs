@@ -14,7 +14,7 @@ use tollgate::layer::ResponseBody;
 use tollgate_tests::{call, clock, per_user, request};
 use tower::{Layer, Service, service_fn};
 
-use crate::layer;
+use crate::service::layer;
 
 /// Compiles if the layer makes a service over these bodies, and its responses have the same data
 /// and errors.

@@ -10,7 +10,7 @@ use tollgate_tests::{Later, Strict, call, clock, per_user, queue, request, store
 use tower::{Layer, Service, ServiceExt};
 use tower_test::mock;
 
-use crate::{MockHandle, MockService, layer, poll_once, timed};
+use crate::service::{MockHandle, MockService, layer, poll_once, timed};
 
 /// How many requests pass before the first one that does not.
 async fn passing<S, R>(service: &mut S) -> u32

@@ -6,7 +6,7 @@ use tollgate::{Algorithm, Fields, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{Later, Strict, call, clock, field, per_user, queue, request, store, user};
 use tower::{Layer, Service, ServiceExt};
 
-use crate::{layer, timed};
+use crate::service::{layer, timed};
 
 const MS: Duration = Duration::from_millis(1);
 

@@ -8,7 +8,7 @@ use tollgate::{Fields, Head, Policy, PolicyExt, Quota, RateLimitLayer, Rule};
 use tollgate_tests::{Later, Strict, call, clock, field, per_user, request, store};
 use tower::{Layer, Service};
 
-use crate::layer;
+use crate::service::layer;
 
 /// The statuses of requests, one after the other.
 async fn statuses<S, R>(mut service: S, requests: impl IntoIterator<Item = Request<Body>>) -> Vec<u16>

@@ -9,7 +9,7 @@ use tollgate_tests::{Later, Strict, call, clock, per_user, queue, request, store
 use tower::{Layer, Service, ServiceExt};
 use tower_test::mock;
 
-use crate::{answer, layer};
+use crate::service::{answer, layer};
 
 #[tokio::test]
 async fn a_request_that_passes_at_once_uses_the_polled_slot() {

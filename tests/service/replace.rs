@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use tollgate::store::Renewal;
 use tollgate::{
     Algorithm, Charges, Head, MemoryStore, Outcome, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer,
-    Reason, RequestLimiter, RuleChange, SetupError, Share, Slot, StoreExt,
+    Reason, RequestLimiter, Rule, RuleChange, SetupError, Share, Slot, StoreExt,
 };
 use tollgate_tests::{
     EVERY_ALGORITHM, Leasing, a_minute, call, clock, field, per_minute, per_user, request, store, user,
@@ -307,4 +307,144 @@ fn a_block_that_changes_is_no_new_quota() {
     for rule in [blocked(60), blocked(120), per_user("api", 5)] {
         assert_eq!(layer.replace(rule).unwrap().of("api"), Some(RuleChange::Changed));
     }
+}
+
+/// A service that notes the users whose requests it gets, and holds their slots for an hour.
+fn noting(
+    layer: &RateLimitLayer,
+) -> (impl Fn(&'static str) -> tokio::task::JoinHandle<StatusCode> + use<>, Arc<Mutex<Vec<String>>>) {
+    let passed = Arc::<Mutex<Vec<String>>>::default();
+    let note = Arc::clone(&passed);
+    let service = layer.layer(service_fn(move |request: Request<Body>| {
+        let note = Arc::clone(&note);
+        async move {
+            note.lock().unwrap().push(request.headers()["x-id"].to_str().unwrap().to_owned());
+            sleep(Duration::from_secs(3_600)).await;
+            Ok::<_, std::convert::Infallible>(Response::new(Body::empty()))
+        }
+    }));
+    let send = move |id: &'static str| {
+        let mut service = service.clone();
+        let mut request = request("ada");
+        request.headers_mut().insert("x-id", id.parse().unwrap());
+        tokio::spawn(async move { call(&mut service, request).await.status() })
+    };
+    (send, passed)
+}
+
+async fn settled() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+const NEWCOMERS: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
+
+#[tokio::test(start_paused = true)]
+async fn a_raise_reaches_those_who_wait_for_slots_in_their_order() {
+    let exports =
+        |limit| Policy::in_flight("exports", limit).by(user()).wait_at_most(Duration::from_secs(60));
+    // With another number, another key that finds the same, or a rule more.
+    let replacements: [fn(Rule) -> Vec<Rule>; 3] = [
+        |rule| vec![rule],
+        |rule| vec![per_user("first", 99), rule],
+        |rule| vec![rule, per_user("then", 99)],
+    ];
+    for replacement in replacements {
+        let layer = RateLimitLayer::new(exports(1));
+        let (send, passed) = noting(&layer);
+        for id in ["a", "b", "c", "d", "e", "f"] {
+            send(id);
+            settled().await;
+        }
+        assert_eq!(*passed.lock().unwrap(), ["a"]);
+        let began = tokio::time::Instant::now();
+        layer.replace(replacement(exports(8))).unwrap();
+        NEWCOMERS.iter().for_each(|id| drop(send(id)));
+        settled().await;
+        assert_eq!(passed.lock().unwrap()[..6], ["a", "b", "c", "d", "e", "f"]);
+        assert_eq!(passed.lock().unwrap().len(), 8, "two newcomers find room");
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_ask_by_other_keys_and_rules_too() {
+    let exports =
+        |name, limit| Policy::in_flight(name, limit).by(user()).wait_at_most(Duration::from_secs(60));
+    for (next, expected) in [
+        // Another rule: nobody holds its slots.
+        (exports("others", 3), vec!["a", "b", "c", "d"]),
+        // No slots at all.
+        (per_user("rate", 2), vec!["a", "b", "c"]),
+    ] {
+        let layer = RateLimitLayer::new(exports("exports", 1));
+        let (send, passed) = noting(&layer);
+        for id in ["a", "b", "c", "d", "e", "f"] {
+            send(id);
+            settled().await;
+        }
+        layer.replace(next).unwrap();
+        settled().await;
+        assert_eq!(*passed.lock().unwrap(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_wait_counts_from_its_beginning() {
+    let exports =
+        |limit, wait| Policy::in_flight("exports", limit).by(user()).wait_at_most(Duration::from_secs(wait));
+    let layer = RateLimitLayer::new(exports(1, 60));
+    let (send, _) = noting(&layer);
+    send("a");
+    settled().await;
+    let waits = send("b");
+    sleep(Duration::from_secs(30)).await;
+    let began = tokio::time::Instant::now();
+    layer.replace(exports(1, 31)).unwrap();
+    assert_eq!(waits.await.unwrap(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(began.elapsed(), Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raise_reaches_those_who_wait_in_until_ready() {
+    let api = |limit| a_minute("api", Algorithm::FIXED_WINDOW, limit).by(user());
+    let time = clock();
+    let layer = RateLimitLayer::new(api(1)).store(store(&time));
+    let (passed, observed) = (Arc::<Mutex<Vec<u32>>>::default(), Arc::new(AtomicU64::new(0)));
+    let _ = layer.limiter().check(&Head::from(&request("ada"))).await.unwrap();
+    for number in 0..6 {
+        let (limiter, passed, count) = (layer.limiter(), Arc::clone(&passed), Arc::clone(&observed));
+        let limiter = limiter.observe(move |decision| {
+            count.fetch_add((decision.outcome() == Outcome::Allowed).into(), Ordering::Relaxed);
+        });
+        tokio::spawn(async move {
+            let ada = request("ada");
+            let waited = limiter.until_ready(&Head::from(&ada), Duration::from_secs(3_600)).await;
+            assert_eq!(waited.unwrap().report().iter().next().unwrap().0.capacity(), 5);
+            passed.lock().unwrap().push(number);
+        });
+        settled().await;
+    }
+    assert!(passed.lock().unwrap().is_empty());
+    layer.replace(api(5)).unwrap();
+    settled().await;
+    assert_eq!(*passed.lock().unwrap(), [0, 1, 2, 3]);
+    assert_eq!(observed.load(Ordering::Relaxed), 4, "their observers see it");
+}
+
+/// A changed copy of a layer shares its queues, and not its rules.
+#[tokio::test(start_paused = true)]
+async fn a_replacement_in_another_layer_wakes_no_one_here() {
+    let exports =
+        |limit| Policy::in_flight("exports", limit).by(user()).wait_at_most(Duration::from_secs(60));
+    let layer = RateLimitLayer::new(exports(1));
+    let (send, passed) = noting(&layer);
+    for id in ["a", "b"] {
+        send(id);
+        settled().await;
+    }
+    layer.clone().expose_report().replace(exports(9)).unwrap();
+    settled().await;
+    assert_eq!(*passed.lock().unwrap(), ["a"]);
 }

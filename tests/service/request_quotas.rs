@@ -2,18 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
 use http::{Request, StatusCode};
 use tollgate::extract::header;
+use tollgate::store::{Check, Grant, Reply, Store, Times, Verdict};
 use tollgate::{
-    Algorithm, Head, Key, MemoryStore, Policy, PolicyExt, Quota, RequestLimiter, Rule, Share, StoreExt,
+    Algorithm, Head, Key, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RequestLimiter, Rule, Share,
+    StoreExt,
 };
 use tollgate_tests::{EVERY_ALGORITHM, a_minute, call, clock, field, store};
 use tower::{Layer, service_fn};
 
-use crate::layer;
+use crate::service::layer;
 
 /// The quota that an outer layer found in a token.
 #[derive(Clone)]
@@ -148,17 +153,78 @@ async fn fields_show_the_quota_of_the_request() {
     }
 }
 
+/// A request of this user with this quota.
+fn of(name: &str, quota: Quota) -> Request<Body> {
+    let mut request = Request::get("/").header("x-user", name).body(Body::empty()).unwrap();
+    request.extensions_mut().insert(Bought(quota));
+    request
+}
+
+/// Callers choose quotas in turn, and each keeps its own: also that which was chosen first.
 #[tokio::test]
-async fn ever_new_quotas_use_bounded_memory_and_none_is_unlimited() {
-    let limiter = RequestLimiter::new(rule(a_minute("p", Algorithm::Gcra, 3))).store(store(&clock()));
-    let mut own = 0;
-    for limit in 1..20_000 {
-        let (capacity, _) = state(&limiter, Quota::per_minute(limit)).await;
-        assert!(capacity == limit || capacity == 3, "{capacity} of {limit}");
-        own += u32::from(capacity != limit);
+async fn ten_thousand_different_quotas_in_turn_each_hold() {
+    let limiter = RequestLimiter::new(rule(a_minute("p", Algorithm::FIXED_WINDOW, 3))).store(store(&clock()));
+    let check = async |number: u64| {
+        let request = of(&number.to_string(), Quota::per_minute(number));
+        limiter.check(&Head::from(&request)).await.map(|permit| permit.report().statuses()[0].remaining())
+    };
+    for round in 1..=3 {
+        for number in 1..=10_000 {
+            assert_eq!(check(number).await.ok(), number.checked_sub(round), "{number} in round {round}");
+        }
     }
-    assert!((15_900..16_500).contains(&own), "{own}");
-    assert_eq!(state(&limiter, Quota::per_minute(1_000)).await, (1_000, 1_000), "the first are kept");
+}
+
+/// What one rule is brought, allowed or not, pushes out nothing of another.
+#[tokio::test]
+async fn each_rule_has_a_table_of_its_own() {
+    let made = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&made);
+    let store = CountsSupports { store: store(&clock()), of: "p", count };
+    let other = a_minute("other", Algorithm::SLIDING_LOG, 3).by(header("x-user"));
+    let other = other
+        .quota(|head, _| Some(Quota::per_minute(head.headers()["x-limit"].to_str().ok()?.parse().ok()?)));
+    let limiter = RequestLimiter::new([rule(a_minute("p", Algorithm::Gcra, 3)), other]).store(store);
+    let before = made.load(Ordering::Relaxed);
+    for number in 0..20_000_u64 {
+        let mut request = of("ada", Quota::per_minute(50));
+        // Every other one is not allowed in a log.
+        let limit = if number % 2 == 0 { number + 1 } else { 100_001 + number };
+        request.headers_mut().insert("x-limit", limit.into());
+        limiter.look(&Head::from(&request)).await.unwrap();
+    }
+    assert_eq!(made.load(Ordering::Relaxed) - before, 1);
+}
+
+/// Counts how often it is asked whether it supports a policy.
+#[derive(Clone)]
+struct CountsSupports {
+    store: MemoryStore,
+    of: &'static str,
+    count: Arc<AtomicU64>,
+}
+
+impl Store for CountsSupports {
+    type Error = Infallible;
+    type Acquire = <MemoryStore as Store>::Acquire;
+    type Done = <MemoryStore as Store>::Done;
+
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
+        self.store.acquire(set, times)
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+        self.store.refund(grants)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+        self.store.reset(key, policies)
+    }
+
+    fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+        self.count.fetch_add((policy.name() == self.of).into(), Ordering::Relaxed);
+        self.store.supports(policy)
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use tollgate::{Denial, Fields, Head, Key, Reason, Report, Share};
 use tollgate_tests::{Later, Strict, call, clock, field, per_user, request, store, user};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::layer;
+use crate::service::layer;
 
 /// Answers with what the layer put into the request's extensions.
 fn what_is_left(request: Request<Body>) -> Ready<Result<Response<Body>, Infallible>> {

@@ -8,7 +8,7 @@ use tollgate::{ManualClock, RateLimitLayer};
 use tollgate_tests::{Later, Strict, call, clock, per_user, queue, request, store};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 
-use crate::{layer, timed};
+use crate::service::{layer, timed};
 
 /// Asks a stack 20 times at once. Exactly `admitted` must pass, and the layer must refuse the
 /// others.

@@ -11,7 +11,7 @@ use tollgate::{
 use tollgate_tests::{EVERY_ALGORITHM, Later, Strict, a_minute, call, clock, field, request, store, user};
 use tower::{Layer, Service};
 
-use crate::layer;
+use crate::service::layer;
 
 /// The tier that an outer layer found.
 #[derive(Clone)]

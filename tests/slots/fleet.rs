@@ -14,10 +14,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tollgate_conformance::random::Random;
-use tollgate_conformance::servers::{Kind, Server};
+use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::Proxy;
 
-use crate::history::History;
+use crate::slots::history::History;
 
 const SERVERS: usize = 4;
 const CLIENTS: u32 = 500;
@@ -34,7 +34,7 @@ pub(crate) struct Process {
 
 impl Process {
     fn start(url: &str, journal: PathBuf, mode: &str) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-slot-process"));
+        let mut command = crate::process_of("slots");
         command.arg(url).arg(&journal).arg(mode);
         // A handler that panics says so.
         let mut child =

@@ -32,9 +32,8 @@ type Work = Path<(u64, u64, bool)>;
 
 /// `URL JOURNAL MODE` prints the address. Serves until its input ends.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [url, path, mode] = &*words else { panic!("what is {words:?}?") };
+pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
+    let [url, path, mode] = words else { panic!("what is {words:?}?") };
     let journal = Journal(Arc::new(File::create(path)?), Arc::default());
     // Shorter than the lease: a store that is silent refuses in time.
     let redis = RedisStore::builder(url).response_timeout(Duration::from_millis(500)).connect().await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::store::{After, Check, Grant, Renewal, Reply, Store, StoreError, Then, Times, Verdict};
 use tollgate::{Key, Policy, PolicyError};
 
-use crate::Journal;
+use super::Journal;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Twice<S> {
@@ -66,6 +66,10 @@ impl<S: Store> Store for Twice<S> {
 
     fn patient(&self) -> Twice<S> {
         Twice { store: self.store.patient(), journal: self.journal.clone() }
+    }
+
+    fn in_shadow(&self) -> Twice<S> {
+        Twice { store: self.store.in_shadow(), journal: self.journal.clone() }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

@@ -16,15 +16,15 @@ use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{clock, field, store};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::{answer, http_client, serve, two_each};
+use crate::stacks::{answer, http_client, serve, two_each};
 
 async fn limits(address: std::net::SocketAddr) {
     for left in [1, 0] {
-        let passed = answer(crate::get(address)).await;
+        let passed = answer(crate::stacks::get(address)).await;
         assert_eq!((passed.status().as_u16(), &passed.body()[..]), (200, &b"hello"[..]));
         assert_eq!(field(&passed, "ratelimit"), Some(&*format!("\"two\";r={left};t={}", 60 - 30 * left)));
     }
-    let denied = answer(crate::get(address)).await;
+    let denied = answer(crate::stacks::get(address)).await;
     assert_eq!((denied.status().as_u16(), field(&denied, "retry-after")), (429, Some("30")));
     assert!(denied.body().ends_with(b"\"violated-policies\":[\"two\"]}"));
 }
@@ -53,14 +53,16 @@ async fn a_refused_head_request_has_no_body_over_http_2() {
     });
     for (layer, length) in [(two_each(), None), (layer, Some("5"))] {
         let address = serve(layer.layer(service_fn(hello))).await;
-        assert_eq!(crate::statuses(address, 2).await, [200, 200]);
+        assert_eq!(crate::stacks::statuses(address, 2).await, [200, 200]);
         let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http::<Empty<Bytes>>();
-        let refused =
-            client.request(crate::get(address).method("HEAD").body(Empty::new()).unwrap()).await.unwrap();
+        let refused = client
+            .request(crate::stacks::get(address).method("HEAD").body(Empty::new()).unwrap())
+            .await
+            .unwrap();
         assert_eq!((refused.status().as_u16(), refused.version()), (429, Version::HTTP_2));
         let told = field(&refused, "content-length").map(str::to_owned);
         assert!(length.is_none_or(|length| told.as_deref() == Some(length)) && told.is_some(), "{told:?}");
-        let body = timeout(crate::PATIENCE, refused.into_body().collect()).await.unwrap().unwrap();
+        let body = timeout(crate::stacks::PATIENCE, refused.into_body().collect()).await.unwrap().unwrap();
         assert!(body.to_bytes().is_empty());
     }
 }

@@ -16,7 +16,7 @@ use tollgate::{Algorithm, Denial, Fields, Head, Key, Policy, PolicyExt, Quota, R
 use tollgate_tests::{clock, field, store, timed};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::{get, http_client, serve, two_each};
+use crate::stacks::{get, http_client, serve, two_each};
 
 /// An API that counts its requests.
 async fn api() -> (SocketAddr, Arc<AtomicU32>) {
@@ -108,7 +108,7 @@ async fn each_host_has_its_own_turn() {
     let rule = by_host(Policy::new("ours", Quota::per_minute(2)));
     let client = ServiceBuilder::new()
         .layer(RateLimitLayer::new([rule]).store(store(&clock())))
-        .timeout(crate::PATIENCE)
+        .timeout(crate::stacks::PATIENCE)
         .service(http_client());
     let mut statuses = Vec::new();
     for address in [one, one, one, other, one, other, other] {

@@ -15,7 +15,7 @@ use tower_http::cors::{Any, CorsLayer};
 use tower_http::trace::{DefaultOnResponse, TraceLayer};
 use tracing::Level;
 
-use crate::{answer, get, serve, statuses, two_each};
+use crate::stacks::{answer, get, serve, statuses, two_each};
 
 /// Long enough to be compressed.
 async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {

@@ -17,7 +17,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::compression::CompressionLayer;
 use tower_http::trace::TraceLayer;
 
-use crate::{PATIENCE, answer, get, serve, statuses, two_each};
+use crate::stacks::{PATIENCE, answer, get, serve, statuses, two_each};
 
 type Boxed = BoxCloneService<Request<Incoming>, Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError>;
 

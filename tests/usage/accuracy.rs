@@ -5,7 +5,7 @@ use tollgate::StoreExt;
 use tollgate::usage::top_keys::{KeyUsage, Recording, UsageOf};
 use tollgate_conformance::random::Random;
 
-use crate::{HOUR, MINUTE, ample, ask, in_memory};
+use crate::usage::{HOUR, MINUTE, ample, ask, in_memory};
 
 const DECISIONS: u64 = 1_000_000;
 const KEYS: usize = 100_000;

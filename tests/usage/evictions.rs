@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::interval;
 use tollgate::{Limiter, Policy, Quota, StoreExt};
-use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Cluster, Kind, Server};
 use tollgate_tests::Log;
 
-use crate::ask;
+use crate::usage::ask;
 
 /// The victims, each with a limit of [`LIMIT`].
 const VICTIMS: u32 = 10;

@@ -11,11 +11,11 @@ use tollgate::store::{Check, Store, Times};
 use tollgate::usage::{KeyTotal, Totals, UsageTotals};
 use tollgate::{Key, Lease, MemoryStore, Policy, Quota, Share, StoreExt};
 use tollgate_conformance::Suite;
-use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::{RedisStore, RedisStoreBuilder, SlidingLogLayout};
+use tollgate_test_servers::{Cluster, Kind, Server};
 use tollgate_tests::{Connection, Failing, Fault, clock, within};
 
-use crate::{MINUTE, ample, ask};
+use crate::usage::{MINUTE, ample, ask};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 

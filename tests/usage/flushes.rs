@@ -13,7 +13,7 @@ use tollgate::usage::top_keys::{MemoryLog, Recording, TopKeys, UsageLog, UsageOf
 use tollgate::{Key, MemoryStore};
 use tollgate_tests::{Log, clock};
 
-use crate::{HOUR, MINUTE, ample, ask, counts, in_memory};
+use crate::usage::{HOUR, MINUTE, ample, ask, counts, in_memory};
 
 #[tokio::test(start_paused = true)]
 async fn a_task_stores_the_counts_every_ten_seconds() {

@@ -3,7 +3,7 @@
 use tollgate::usage::top_keys::{KeyUsage, MemoryLog, TopKeys, UsageLog, UsageOf};
 use tollgate_tests::clock;
 
-use crate::{HOUR, MINUTE};
+use crate::usage::{HOUR, MINUTE};
 
 /// A log with these pages of the current minute.
 async fn log_of(pages: &[&str]) -> TopKeys<MemoryLog> {

@@ -11,7 +11,7 @@ use tollgate::usage::top_keys::{MemoryLog, Recording, TopKeys, UsageCounter, Usa
 use tollgate::{Key, MemoryStore, Policy, Quota};
 use tollgate_tests::{clock, within};
 
-use crate::{HOUR, MINUTE, ample, ask, counts};
+use crate::usage::{HOUR, MINUTE, ample, ask, counts};
 
 /// A key with a text of 30,000 bytes.
 fn long(n: u32) -> String {

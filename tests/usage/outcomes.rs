@@ -8,7 +8,7 @@ use tollgate::usage::top_keys::{KeyUsage, Recording, UsageOf};
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, Later, keeps_the_contract};
 
-use crate::{HOUR, ample, ask, counts, in_memory};
+use crate::usage::{HOUR, ample, ask, counts, in_memory};
 
 #[test]
 fn a_counted_store_keeps_the_contract() {
@@ -73,6 +73,23 @@ async fn a_request_counts_once_for_a_rule_that_blocks() {
     let allowed = of(usage.top_allowed(5, HOUR).await.unwrap());
     assert_eq!(allowed, [("few".to_owned(), 2), ("many".to_owned(), 2)]);
     assert_eq!(of(usage.top_denied(5, HOUR).await.unwrap()), [("few".to_owned(), 7)]);
+}
+
+#[tokio::test]
+async fn keys_of_rules_in_shadow_push_out_no_others() {
+    let (usage, recorder, _) = in_memory(Recording::default().keys(1));
+    let store = MemoryStore::new().count_usage(&recorder);
+    for _ in 0..3 {
+        assert!(ask(&store, &ample("api"), "ada").await);
+    }
+    for number in 0..10_000 {
+        ask(&store.in_shadow(), &ample("planned"), &format!("{}", number % 5_000)).await;
+    }
+    recorder.flush().await.unwrap();
+    let top = usage.top_allowed(10, HOUR).await.unwrap();
+    let ada = top.iter().find(|of| of.policy == "api").map(|of| (&*of.key, of.count));
+    assert_eq!(ada, Some(("=ada", 3)));
+    assert!(top.iter().any(|of| of.policy == "planned"), "they have places of their own");
 }
 
 #[tokio::test]

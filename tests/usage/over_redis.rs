@@ -2,7 +2,7 @@
 
 use std::array::from_fn;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use redis::cmd;
 use tollgate::store::{Check, Reply, Store, Times};
 use tollgate::usage::top_keys::{Recording, TopKeys, UsageLog, UsageOf};
 use tollgate::{Key, MemoryStore, StoreExt};
-use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::{RedisStore, RedisStoreBuilder};
+use tollgate_test_servers::{Cluster, Kind, Server};
 use tollgate_tests::clock;
 
-use crate::{HOUR, MINUTE, ample, ask, counts};
+use crate::usage::{HOUR, MINUTE, ample, ask, counts};
 
 fn shared() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
@@ -120,7 +120,7 @@ async fn invented_keys_do_not_add_entries_beyond_the_stated_number() {
 async fn a_killed_process_loses_what_it_counted_since_its_last_flush() {
     let usage = TopKeys::new(builder("killed").connect().await.unwrap());
     for stored in [50, 100] {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_tollgate-usage-process"));
+        let mut process = crate::process_of("usage");
         process.args([&*shared().url(), "killed"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = process.spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);

@@ -14,9 +14,8 @@ use tollgate_redis::RedisStore;
 /// `URL PREFIX` counts 50 decisions, stores them, and prints `flushed 50`. Then it counts 7 more,
 /// prints `counted 57`, and waits until it is killed.
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [url, prefix] = &*words else { panic!("what is {words:?}?") };
+pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
+    let [url, prefix] = words else { panic!("what is {words:?}?") };
     let usage = TopKeys::new(RedisStore::builder(url).prefix(&**prefix).connect().await?);
     // No flush but the one below, on a slow machine too.
     let recorder = usage.record(Recording::default().flush_every(Duration::from_secs(3_600)));

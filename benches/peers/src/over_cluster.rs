@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tollgate::{Lease, Policy, Quota, StoreExt};
-use tollgate_conformance::servers::{Cluster, Kind, Server};
+use tollgate_test_servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
 
 use crate::measure::Answers;

@@ -76,8 +76,7 @@ pub(crate) async fn unblock(args: &FoundArgs) -> Result<ExitCode, String> {
     store.reset(&key, &all).wait().await.map_err(|error| format!("--redis: {error}"))?;
     let lines = blocks.iter().map(|block| format!("unblocked by {}\n", block.name()));
     let lines: String = if blocks.is_empty() { NONE.to_owned() } else { lines.collect() };
-    print(&format!("key {}\n{lines}", key.to_text()));
-    Ok(ExitCode::SUCCESS)
+    print(&format!("key {}\n{lines}", key.to_readable())).map(|()| ExitCode::SUCCESS)
 }
 
 /// Prints which policies block the key, and for how much longer.
@@ -115,6 +114,5 @@ async fn show(store: &RedisStore, key: &Key, blocks: &[Policy]) -> Result<ExitCo
         }
     }
     let shown = if rows.is_empty() { NONE.to_owned() } else { table(&["policy", "blocked for"], &rows) };
-    print(&format!("key {}\n{shown}", key.to_text()));
-    Ok(ExitCode::SUCCESS)
+    print(&format!("key {}\n{shown}", key.to_readable())).map(|()| ExitCode::SUCCESS)
 }

@@ -73,8 +73,8 @@ pub(crate) async fn look(args: &KeyArgs) -> Result<ExitCode, String> {
     let rows: Vec<_> = subject.policies.iter().zip(verdict.each()).map(row).collect();
     let table =
         if rows.is_empty() { "no policy holds a state of it\n".to_owned() } else { table(&HEAD, &rows) };
-    print(&format!("key {}\n{table}{}", subject.key.to_text(), subject.not_read()));
-    Ok(ExitCode::SUCCESS)
+    let shown = format!("key {}\n{table}{}", subject.key.to_readable(), subject.not_read());
+    print(&shown).map(|()| ExitCode::SUCCESS)
 }
 
 /// Forgets what the key has used of each policy.
@@ -83,15 +83,14 @@ pub(crate) async fn reset(args: &KeyArgs) -> Result<ExitCode, String> {
     let policies: Vec<_> = subject.policies.iter().collect();
     let reset = subject.store.reset(&subject.key, &policies).wait().await;
     reset.map_err(|error| format!("--redis: {error}"))?;
-    let mut report = format!("key {}\n", subject.key.to_text());
+    let mut report = format!("key {}\n", subject.key.to_readable());
     if policies.is_empty() {
         report.push_str("no policy holds a state of it\n");
     }
     for policy in policies {
         report.push_str(&format!("reset {} ({})\n", policy.name(), policy.algorithm().name()));
     }
-    print(&(report + &subject.not_read()));
-    Ok(ExitCode::SUCCESS)
+    print(&(report + &subject.not_read())).map(|()| ExitCode::SUCCESS)
 }
 
 impl Subject {

@@ -26,10 +26,7 @@ use crate::output::{complain, print};
 async fn main() -> ExitCode {
     let done = match cli::parse() {
         Ok(Parsed::Run(command)) => run(*command).await,
-        Ok(Parsed::Print(text)) => {
-            print(&text);
-            Ok(ExitCode::SUCCESS)
-        }
+        Ok(Parsed::Print(text)) => print(&text).map(|()| ExitCode::SUCCESS),
         Err(error) => Err(error),
     };
     done.unwrap_or_else(|error| {

@@ -2,9 +2,14 @@
 
 use std::io::{self, Write};
 
-/// Unlike `println!`, does not panic if standard output is closed.
-pub(crate) fn print(text: &str) {
-    let _ = io::stdout().write_all(text.as_bytes());
+/// Prints text. Fails if standard output does not take it, such as on a full disk. A reader that
+/// has closed its pipe, as `head` does, is no error.
+pub(crate) fn print(text: &str) -> Result<(), String> {
+    let mut output = io::stdout();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
+        _ => Ok(()),
+    }
 }
 
 /// Prints one error line. The text may quote the user's input, so this replaces control characters.

@@ -5,11 +5,13 @@ use std::time::Duration;
 use tollgate::config::RuleConfig;
 use tollgate_core::{Key, Policy, TextError, TimeSpan};
 
+use crate::output::printable;
+
 pub(crate) const KEY_HELP: &str = "\
 The key, as the names in the Redis show it
 
 alice or =alice   text, such as the value of a header; after = with % escapes
-@192.0.2.1        an address; an IPv6 address is that of its /64, unless a /N follows
+@192.0.2.1        an address; @2001:db8::1 is that of its /64, unless a /N follows
 #42               a whole number
 *                 the key that all callers share
 (=acme,#42)       several keys together
@@ -31,6 +33,14 @@ NAME=N[,key=K][,lease=D]  for requests in flight
 
 pub(crate) fn key(text: &str) -> Result<Key, String> {
     text.parse().map_err(|error: TextError| format!("{error} (see --help)"))
+}
+
+/// A key of a table as people write it. A digest, and what is no key, stays as the Redis has it.
+pub(crate) fn shown_key(text: &str) -> String {
+    match text.parse::<Key>() {
+        Ok(key) if key.to_text() == text => key.to_readable(),
+        _ => printable(text),
+    }
 }
 
 /// Parses the values of `--policy`.

@@ -17,19 +17,14 @@
 //! | [`vectors`] | golden vectors as text: requests for one key and the oracle's answers, for implementations in other languages |
 //! | [`history`] | random histories of one key, aimed at the microseconds where mistakes occur |
 //! | [`random`] | numbers, costs, quotas and policies with many edge cases, the same in every run |
-//! | `servers` | with the feature of that name: Redis and Valkey servers that the tests download. They run alone, as a cluster or under sentinels, and can be killed, paused, restarted and failed over |
 //!
 //! The tests of this crate compare `tollgate-core` with the oracles over more than a million random
 //! histories. The suite must also find the mistake in each of many wrong stores.
-
-#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod calendar;
 pub mod history;
 pub mod oracle;
 pub mod random;
-#[cfg(all(feature = "servers", unix))]
-pub mod servers;
 mod suite;
 pub mod vectors;
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::check::{Check, Grant, Times};
 use crate::debt::Settled;
@@ -50,7 +51,9 @@ trait ErasedStore<E>: Send + Sync {
     fn settle<'a>(&'a self, grants: &'a [Grant<'a>], total: u64) -> BorrowedFuture<'a, Result<Settled, E>>;
     fn renew<'a>(&'a self, grants: &'a [Grant<'a>]) -> BorrowedFuture<'a, Result<Vec<Renewal>, E>>;
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
+    fn wait_limit(&self) -> Option<Duration>;
     fn patient(&self) -> BoxStore<E>;
+    fn in_shadow(&self) -> BoxStore<E>;
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError>;
 }
 
@@ -79,8 +82,16 @@ impl<S: Store> ErasedStore<S::Error> for S {
         boxed(Store::reset(self, key, policies))
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        Store::wait_limit(self)
+    }
+
     fn patient(&self) -> BoxStore<S::Error> {
         BoxStore::new(Store::patient(self))
+    }
+
+    fn in_shadow(&self) -> BoxStore<S::Error> {
+        BoxStore::new(Store::in_shadow(self))
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
@@ -120,8 +131,16 @@ impl<E: StoreError> Store for BoxStore<E> {
         self.0.reset(key, policies)
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.0.wait_limit()
+    }
+
     fn patient(&self) -> BoxStore<E> {
         self.0.patient()
+    }
+
+    fn in_shadow(&self) -> BoxStore<E> {
+        self.0.in_shadow()
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

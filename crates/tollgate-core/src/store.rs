@@ -121,6 +121,15 @@ pub trait Store: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Returns how long a wait for an answer takes at most, if this handle has such a limit: the
+    /// shortest of [`Store::end_waits_after`] and of wrappers. A caller that asks again for one
+    /// request does so within it.
+    ///
+    /// The default has none. A wrapper must override it.
+    fn wait_limit(&self) -> Option<Duration> {
+        None
+    }
+
     /// Returns a handle without the limits of [`Store::end_waits_after`] and of wrappers: its
     /// futures wait as long as the store takes. It is for operations that no request waits for,
     /// such as the fetch of a lease, whose answer is worth something however late.
@@ -128,6 +137,18 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The default returns a clone. A store that ends waits, and a wrapper, must override it.
     #[must_use]
     fn patient(&self) -> Self {
+        self.clone()
+    }
+
+    /// Returns a handle for checks that no request waits for, and that change nothing for others:
+    /// those of rules in shadow. It has states of its own, and takes neither room nor time from
+    /// the checks of other handles. A check that would have to wait too long fails instead.
+    ///
+    /// The default returns a clone, so the rules in shadow share the room of the store with all
+    /// others, and a policy of the same name shares its state. A store with a bound on keys or with
+    /// queues, and a wrapper, must override it.
+    #[must_use]
+    fn in_shadow(&self) -> Self {
         self.clone()
     }
 

@@ -231,9 +231,9 @@ impl RedisStoreBuilder {
             topology.set_sentinel_credentials(user, password)?;
         }
         let context = CallContext {
-            link: Link::new(topology, &self.prefix, self.connections, timeouts),
+            link: Arc::new(Link::new(topology, &self.prefix, self.connections, timeouts)),
             names: KeyNames::new(&self.prefix, self.secret.as_deref(), self.log),
-            scripts: Scripts::new(self.clock.is_some()),
+            scripts: Arc::new(Scripts::new(self.clock.is_some())),
             usage_life_ms: life_in_millis(self.usage_life),
             clock: self.clock,
             waits: Clock::system(),

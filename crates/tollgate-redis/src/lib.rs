@@ -100,8 +100,9 @@
 //!   (A name that does not resolve is no error, since it may resolve later.) To learn whether Redis
 //!   answers, ask the store for [`Times::LOOK`](tollgate_core::Times::LOOK), which charges nothing.
 //! - **Connection pool.** Up to four connections to a server carry checks
-//!   ([configurable](RedisStoreBuilder::connections)), one more carries refunds and resets, and up
-//!   to four carry questions about usage, one each. Each master of a Cluster has one connection.
+//!   ([configurable](RedisStoreBuilder::connections)), one more carries refunds and resets, another
+//!   one the checks of rules in shadow, and up to four carry questions about usage, one each. Each
+//!   master of a Cluster has one connection.
 //!   While connecting fails, checks fail at once. The store tries again after 5 ms to half a
 //!   second, with jitter so that a fleet does not return in step.
 //! - **Questions about usage** are asked four at a time. If four have no answer, another one waits
@@ -109,8 +110,8 @@
 //!   the kind [`Overloaded`](tollgate_core::ErrorKind::Overloaded).
 //! - **Replacement.** A connection that ends, or that leaves three calls in a row unanswered, is
 //!   replaced. All connections to a server are replaced at once in two cases: the server turns out
-//!   to be a replica; or more calls in a row are left unanswered, over all connections, than checks
-//!   and refunds have connections (at least three).
+//!   to be a replica; or more calls in a row are left unanswered, over all connections, than checks,
+//!   refunds and rules in shadow have connections (at least three).
 //! - **A connection that works is kept.** If a name or a load balancer moves to another server,
 //!   stop the old server. Processes that are connected to it stay, and would count apart.
 //! - **The masters of a Cluster fail apart.** No caller waits for a master that has none of its

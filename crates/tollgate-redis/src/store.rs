@@ -16,7 +16,9 @@ use tollgate_core::{
     Check, Grant, Key, Policy, PolicyError, RecentUsage, Renewal, Reply, Store, Times, UsageError, Verdict,
 };
 
-use crate::commit::{AcquireRequest, Caller, Commit, Deadline, RefundEntry, VerdictReceiver};
+use crate::commit::{
+    AcquireRequest, Caller, Commit, Deadline, RefundEntry, SHADOW_SENT_WITHIN, VerdictReceiver,
+};
 use crate::error::{Cause, Error};
 use crate::set::{self, PairOrder, multi_slot};
 use crate::usage;
@@ -30,6 +32,8 @@ use crate::wire::script::Part;
 #[derive(Clone)]
 pub struct RedisStore {
     commit: Arc<Commit>,
+    /// `None` if this handle is in shadow.
+    in_shadow: Option<Arc<Commit>>,
     /// How long callers of this handle wait for an answer.
     limit: Option<Duration>,
     /// The `maxmemory-policy` of the server, if it evicts limits before usage.
@@ -39,7 +43,8 @@ pub struct RedisStore {
 
 impl RedisStore {
     pub(crate) fn new(commit: Commit) -> RedisStore {
-        RedisStore { commit: Arc::new(commit), limit: None, eviction: None }
+        let in_shadow = Some(Arc::new(commit.in_shadow()));
+        RedisStore { commit: Arc::new(commit), in_shadow, limit: None, eviction: None }
     }
 
     /// Warns of this `maxmemory-policy` once a policy tracks usage.
@@ -58,7 +63,8 @@ impl RedisStore {
         order: Option<PairOrder>,
     ) -> Reply<Result<Verdict, Error>, AcquireFuture> {
         // First: it panics where there are no timers, and then nothing has been asked.
-        let (deadline, end) = self.deadline();
+        let (deadline, end) =
+            if self.commit.is_in_shadow { self.deadline_in_shadow() } else { self.deadline() };
         match self.commit.acquire(slot, request, deadline) {
             Ok(answer) => Reply::Later(AcquireFuture { answer, end, is_polled: false, order }),
             Err(error) => Reply::Now(Err(error)),
@@ -117,6 +123,14 @@ impl RedisStore {
         let asked = self.commit.context.waits.now();
         let deadline = Deadline { asked, until: asked.saturating_add(limit) };
         (Some(deadline), self.end_elsewhere(limit))
+    }
+
+    /// The deadline by which a check in shadow is sent. Then it is answered, however late.
+    fn deadline_in_shadow(&self) -> (Option<Deadline>, Option<Timer>) {
+        let context = &self.commit.context;
+        let asked = context.waits.now();
+        let deadline = Deadline { asked, until: asked.saturating_add(SHADOW_SENT_WITHIN) };
+        (Some(deadline), self.end_elsewhere(context.longest_wait_elsewhere))
     }
 
     /// The timer of a caller in another runtime, since the store's runtime may be held up while the
@@ -181,6 +195,16 @@ impl Store for RedisStore {
 
     fn patient(&self) -> RedisStore {
         RedisStore { limit: None, ..self.clone() }
+    }
+
+    /// Its keys have names of their own, which end with `~shadow`. Its checks are sent behind those
+    /// of other handles, in calls of at most 1 ms. One that was not sent within 50 ms fails, and
+    /// one that was sent is answered however late.
+    fn in_shadow(&self) -> RedisStore {
+        match &self.in_shadow {
+            Some(commit) => RedisStore { commit: Arc::clone(commit), in_shadow: None, ..self.clone() },
+            None => self.clone(),
+        }
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Error>, RefundFuture> {

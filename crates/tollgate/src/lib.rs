@@ -172,6 +172,7 @@ mod limiter;
 mod made_policies;
 mod observe;
 mod policy_set;
+mod random_part;
 mod reason;
 mod report;
 mod rule;

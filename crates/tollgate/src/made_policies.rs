@@ -1,88 +1,85 @@
 //! Policies for quotas that requests bring along.
 
-use std::sync::OnceLock;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{Policy, Quota};
 
-/// How many are kept at most. A power of two.
-const PLACES: usize = 4_096;
+/// How many policies of a rule are kept at most, in sets of [`WAYS`] that share a lock.
+const SETS: usize = 512;
+const WAYS: usize = 8;
 
-/// How many places a new policy tries. With three of four places taken, few need as many.
-const TRIES: usize = 64;
+/// The policies of the quotas of one rule that were used lately. A new one takes the place of that
+/// in its set which was not used for the longest time. It is made again when it is wanted again:
+/// its state is in the store.
+#[derive(Debug)]
+pub(crate) struct MadePolicies {
+    sets: Box<[Mutex<Vec<Arc<MadePolicy>>>]>,
+    /// With a seed, so that no caller chooses which quotas share a set.
+    hasher: RandomState,
+}
 
-/// A table that only grows, so that a request finds its policy without a lock. A policy is made
-/// once for each rule, quota and headroom.
-#[derive(Clone, Debug)]
-pub(crate) struct MadePolicies(Box<[OnceLock<Made>]>);
+/// Another table, without policies.
+impl Clone for MadePolicies {
+    fn clone(&self) -> MadePolicies {
+        MadePolicies::new()
+    }
+}
 
-#[derive(Clone, Debug)]
-struct Made {
+#[derive(Debug)]
+pub(crate) struct MadePolicy {
     wanted: WantedPolicy,
-    /// `None` if the rule or the store does not allow it.
-    policy: Option<Policy>,
+    /// The number of its rule.
+    pub(crate) rule: usize,
+    pub(crate) policy: Policy,
 }
 
 /// What a request wants of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WantedPolicy {
-    /// The number of the rule.
-    pub(crate) rule: usize,
     pub(crate) quota: Quota,
     /// The units that it leaves to others.
     pub(crate) leaves: u64,
 }
 
 impl MadePolicies {
-    /// A table without places, unless requests bring quotas.
-    pub(crate) fn new(is_needed: bool) -> MadePolicies {
-        let places = if is_needed { PLACES } else { 0 };
-        MadePolicies((0..places).map(|_| OnceLock::new()).collect())
+    pub(crate) fn new() -> MadePolicies {
+        MadePolicies { sets: (0..SETS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
     }
 
-    /// How many policies there may be.
-    pub(crate) fn places(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The place of a policy, which is made at its first use. `None` if there is none, or if the
-    /// table is full.
-    pub(crate) fn place(&self, wanted: WantedPolicy, make: impl FnOnce() -> Option<Policy>) -> Option<usize> {
-        let mut make = Some(make);
-        let first = wanted.hash();
-        for place in (0..TRIES).map(|offset| (first + offset) % self.0.len()) {
-            let made = self.0[place].get_or_init(|| {
-                // Called at most once: the first place that is free ends the search.
-                let policy = make.take().and_then(|make| make());
-                Made { wanted, policy }
-            });
-            if made.wanted == wanted {
-                return made.policy.as_ref().map(|_| place);
-            }
+    /// The policy that is wanted, which `make` makes unless it is kept. `None` if that returns
+    /// `None`: nothing is kept then.
+    pub(crate) fn find(
+        &self,
+        rule: usize,
+        wanted: WantedPolicy,
+        make: impl FnOnce() -> Option<Policy>,
+    ) -> Option<Arc<MadePolicy>> {
+        if let Some(found) = find(&mut self.set_of(wanted), wanted) {
+            return Some(found);
         }
-        None
+        // Without the lock, since a store is asked whether it supports the policy.
+        let made = Arc::new(MadePolicy { wanted, rule, policy: make()? });
+        let mut set = self.set_of(wanted);
+        if let Some(found) = find(&mut set, wanted) {
+            return Some(found);
+        }
+        set.truncate(WAYS - 1);
+        set.insert(0, Arc::clone(&made));
+        Some(made)
     }
 
-    /// The policy at a place, and the number of its rule.
-    ///
-    /// # Panics
-    /// If none was made there.
-    pub(crate) fn at(&self, place: usize) -> (usize, &Policy) {
-        let made = self.0[place].get().and_then(|made| Some((made.wanted.rule, made.policy.as_ref()?)));
-        made.expect("a request has asked for it")
+    fn set_of(&self, wanted: WantedPolicy) -> MutexGuard<'_, Vec<Arc<MadePolicy>>> {
+        let set = self.hasher.hash_one(wanted) as usize % SETS;
+        self.sets[set].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl WantedPolicy {
-    /// Quotas are those of tokens that were checked: no caller makes them collide.
-    fn hash(&self) -> usize {
-        let WantedPolicy { rule, quota, leaves } = self;
-        let numbers = [*rule as u64, quota.limit(), quota.given_burst().unwrap_or(0), *leaves];
-        // The multiplier of Fibonacci hashing: 2^64 divided by the golden ratio.
-        let hash = numbers
-            .into_iter()
-            .fold(0_u64, |hash, number| (hash.rotate_left(5) ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        (hash >> 40) as usize
-    }
+/// Finds a policy, and moves it to the front: the last one was not used for the longest time.
+fn find(set: &mut [Arc<MadePolicy>], wanted: WantedPolicy) -> Option<Arc<MadePolicy>> {
+    let at = set.iter().position(|made| made.wanted == wanted)?;
+    set[..=at].rotate_right(1);
+    Some(Arc::clone(&set[0]))
 }
 
 #[cfg(test)]
@@ -90,51 +87,72 @@ mod tests {
     use super::*;
 
     fn wanted(limit: u64) -> WantedPolicy {
-        WantedPolicy { rule: 0, quota: Quota::per_minute(limit), leaves: 0 }
+        WantedPolicy { quota: Quota::per_minute(limit), leaves: 0 }
     }
 
     fn policy(limit: u64) -> Option<Policy> {
         Some(Policy::new("p", Quota::per_minute(limit)))
     }
 
-    #[test]
-    fn a_policy_is_made_once() {
-        let made = MadePolicies::new(true);
-        let place = made.place(wanted(5), || policy(5)).expect("room");
-        assert_eq!(made.place(wanted(5), || panic!("made twice")), Some(place));
-        assert_ne!(made.place(wanted(6), || policy(6)), Some(place));
-        assert_ne!(made.place(WantedPolicy { rule: 1, ..wanted(5) }, || policy(5)), Some(place));
-        assert_ne!(made.place(WantedPolicy { leaves: 1, ..wanted(5) }, || policy(5)), Some(place));
-        assert_eq!(made.at(place).1.quota(), Quota::per_minute(5));
-        assert_eq!(made.place(wanted(7), || None), None);
-        assert_eq!(made.place(wanted(7), || panic!("tried twice")), None);
+    fn kept(made: &MadePolicies) -> usize {
+        made.sets.iter().map(|set| set.lock().unwrap().len()).sum()
     }
 
     #[test]
-    fn a_full_table_makes_no_more_and_keeps_what_it_has() {
-        let made = MadePolicies::new(true);
-        let first: Vec<_> = (1..=100_000).map(|limit| made.place(wanted(limit), || policy(limit))).collect();
-        let kept = first.iter().flatten().count();
-        assert!((PLACES * 3 / 4..=PLACES).contains(&kept), "{kept}");
-        assert!(first[..PLACES * 3 / 4].iter().all(Option::is_some));
-        for (limit, place) in (1..).zip(&first) {
-            assert_eq!(made.place(wanted(limit), || unreachable!()).is_some(), place.is_some());
-            if let Some(place) = place {
-                assert_eq!(made.at(*place).1.quota().limit(), limit);
-            }
+    fn a_policy_that_is_kept_is_not_made_again() {
+        let made = MadePolicies::new();
+        let first = made.find(0, wanted(5), || policy(5)).expect("it is allowed");
+        let again = made.find(0, wanted(5), || panic!("made twice")).expect("it is kept");
+        assert!(Arc::ptr_eq(&first, &again));
+        for (other, limit) in [(wanted(6), 6), (WantedPolicy { leaves: 1, ..wanted(5) }, 5)] {
+            let other = made.find(0, other, || policy(limit)).expect("it is allowed");
+            assert!(!Arc::ptr_eq(&first, &other));
         }
     }
 
     #[test]
-    fn threads_that_make_one_policy_at_once_get_the_same_place() {
+    fn what_is_not_allowed_is_not_kept() {
+        let made = MadePolicies::new();
+        for limit in 1..100 {
+            assert!(made.find(0, wanted(limit), || None).is_none());
+        }
+        assert_eq!(kept(&made), 0);
+    }
+
+    #[test]
+    fn a_full_table_makes_each_policy_again_and_keeps_the_latest() {
+        let made = MadePolicies::new();
+        let mut busy = 0;
+        for limit in 1..=20_000 {
+            let found = made.find(0, wanted(limit), || policy(limit)).expect("it is allowed");
+            assert_eq!(found.policy.quota().limit(), limit);
+            made.find(0, wanted(1), || {
+                busy += 1;
+                policy(1)
+            });
+        }
+        assert!(kept(&made) <= SETS * WAYS);
+        assert_eq!(busy, 0, "a policy in use is not the one that goes");
+        let mut again = 0;
+        for limit in (19_001..=20_000).rev() {
+            made.find(0, wanted(limit), || {
+                again += 1;
+                policy(limit)
+            });
+        }
+        assert!(again < 100, "{again} of the latest thousand were made again");
+    }
+
+    #[test]
+    fn threads_that_make_one_policy_at_once_share_it() {
         for limit in 1..200 {
-            let made = MadePolicies::new(true);
-            let places: Vec<_> = std::thread::scope(|scope| {
-                let place = || made.place(wanted(limit), || policy(limit));
-                let threads = [scope.spawn(place), scope.spawn(place), scope.spawn(place)];
+            let made = MadePolicies::new();
+            let found: Vec<_> = std::thread::scope(|scope| {
+                let find = || made.find(0, wanted(limit), || policy(limit)).expect("it is allowed");
+                let threads = [scope.spawn(find), scope.spawn(find), scope.spawn(find)];
                 threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
             });
-            assert!(places[0].is_some() && places.iter().all(|place| *place == places[0]));
+            assert!(found.iter().all(|one| Arc::ptr_eq(one, &found[0])));
         }
     }
 }

@@ -1,6 +1,8 @@
 //! A set of policies that are decided together, and what is asked of them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +10,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Key, Policy, Store};
 
 use crate::interned::interned;
-use crate::made_policies::{MadePolicies, WantedPolicy};
+use crate::made_policies::{MadePolicies, MadePolicy, WantedPolicy};
 use crate::reason::{Reason, problem};
 use crate::setup_error::SetupError;
 
@@ -19,17 +21,19 @@ pub(crate) struct PolicySet {
     version: u64,
     /// Whether they are those of rules in shadow.
     is_shadow: bool,
-    /// The names of the other rules of the limiter: those in shadow, or those that are enforced.
-    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "metrics of other rules stay"))]
-    other_names: Box<[String]>,
     /// Those with a name of their own, followed by those of all tiers.
     policies: Box<[Policy]>,
     /// For each policy, the number of the one whose tier it is, or its own.
     named: Box<[usize]>,
+    /// For each policy, its number among those of its rule.
+    variants: Box<[usize]>,
     /// How many have a name of their own.
     own: usize,
+    /// The numbers of these, by their names.
+    numbers: HashMap<Box<str>, usize>,
     /// For each of these, the number of the policy that refuses its blocked keys.
     blocks: Box<[Option<usize>]>,
+    has_blocks: bool,
     /// For each policy, whether the fields of responses contain it.
     in_fields: Box<[bool]>,
     /// Whether a policy may delay requests.
@@ -37,17 +41,31 @@ pub(crate) struct PolicySet {
     /// For each policy with a name of its own, the problem document of a request that only this
     /// policy refuses.
     quota_exceeded: Box<[Bytes]>,
-    /// Those that requests bring. Their numbers follow.
-    made: MadePolicies,
+    /// Those that requests bring, for each rule that takes them.
+    made: Box<[Option<MadePolicies>]>,
     /// The numbers of one policy for each scope: together they reach all states of a key.
     scopes: Box<[usize]>,
+}
+
+/// One of the policies of a set.
+#[derive(Clone, Debug)]
+pub(crate) enum PolicyRef {
+    /// That with this number.
+    Numbered(usize),
+    /// One that a request brings.
+    Made(Arc<MadePolicy>),
+}
+
+impl From<usize> for PolicyRef {
+    fn from(number: usize) -> PolicyRef {
+        PolicyRef::Numbered(number)
+    }
 }
 
 /// What a request asks of one policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
-    /// The number of the policy.
-    pub(crate) policy: usize,
+    pub(crate) policy: PolicyRef,
     pub(crate) key: Key,
     pub(crate) cost: u64,
 }
@@ -59,9 +77,11 @@ impl PolicySet {
     /// A set of policies, each with those of its tiers. It may be empty.
     pub(crate) fn try_new(with_tiers: Vec<(Policy, &[Policy])>) -> Result<PolicySet, SetupError> {
         let own = with_tiers.len();
-        let mut names = HashSet::new();
-        if let Some((twice, _)) = with_tiers.iter().find(|(policy, _)| !names.insert(policy.name())) {
-            return Err(SetupError::PolicyTwice(twice.name().to_owned()));
+        let mut numbers = HashMap::with_capacity(own);
+        for (number, (policy, _)) in with_tiers.iter().enumerate() {
+            if numbers.insert(Box::from(policy.name()), number).is_some() {
+                return Err(SetupError::PolicyTwice(policy.name().to_owned()));
+            }
         }
         let mut policies: Vec<Policy> = with_tiers.iter().map(|(policy, _)| policy.clone()).collect();
         let mut named: Vec<usize> = (0..own).collect();
@@ -77,21 +97,29 @@ impl PolicySet {
                 named.push(number);
             }
         }
+        let mut counts = vec![0; own];
+        let variants = named.iter().map(|rule| {
+            counts[*rule] += 1;
+            counts[*rule]
+        });
+        let variants = variants.collect();
         // A document contains the policy's name, which is also that of its tiers.
         let documents: Box<[Bytes]> = policies[..own].iter().map(document).collect();
         let mut known = HashSet::new();
         let scopes = (0..policies.len()).filter(|number| known.insert(policies[*number].scope())).collect();
         Ok(PolicySet {
             quota_exceeded: documents,
-            made: MadePolicies::new(false),
+            made: Box::default(),
             may_delay: policies.iter().any(|policy| policy.longest_wait() > Duration::ZERO),
             in_fields: policies.iter().map(|policy| !policy.is_block()).collect(),
             version: 1,
             is_shadow: false,
-            other_names: Box::default(),
+            has_blocks: blocks.iter().any(Option::is_some),
             blocks: blocks.into(),
+            numbers,
             policies: policies.into(),
             named: named.into(),
+            variants,
             own,
             scopes,
         })
@@ -109,43 +137,30 @@ impl PolicySet {
         PolicySet { is_shadow: true, ..self }
     }
 
-    /// The same set, of a limiter that also has this one.
-    pub(crate) fn next_to(self, other: &PolicySet) -> PolicySet {
-        PolicySet { other_names: other.own().iter().map(|policy| policy.name().to_owned()).collect(), ..self }
-    }
-
-    /// Whether the limiter has a rule with this name, in shadow or not.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn is_known(&self, name: &str) -> bool {
-        self.own()
-            .iter()
-            .map(Policy::name)
-            .chain(self.other_names.iter().map(String::as_str))
-            .any(|known| known == name)
-    }
-
     pub(crate) fn is_shadow(&self) -> bool {
         self.is_shadow
     }
 
     /// The same set for another store, which may support other policies.
-    pub(crate) fn for_other_store(&self) -> PolicySet {
-        PolicySet { made: MadePolicies::new(self.places() > 0), ..self.clone() }
+    pub(crate) fn for_other_store(self: &Arc<Self>) -> Arc<PolicySet> {
+        // A clone has made none of the policies.
+        if self.made.is_empty() { Arc::clone(self) } else { Arc::new(PolicySet::clone(self)) }
     }
 
-    /// The same set, with places for the policies that requests bring.
-    pub(crate) fn with_places(self) -> PolicySet {
-        PolicySet { made: MadePolicies::new(true), ..self }
+    /// The same set, with policies that requests bring for some rules.
+    pub(crate) fn with_quotas_for(self, takes_quotas: impl Fn(usize) -> bool) -> PolicySet {
+        let made: Box<[_]> = (0..self.own).map(|rule| takes_quotas(rule).then(MadePolicies::new)).collect();
+        PolicySet { made: if made.iter().any(Option::is_some) { made } else { Box::default() }, ..self }
     }
 
-    /// The number of a policy that a request brings: see [`MadePolicies::place`].
-    pub(crate) fn made(&self, wanted: WantedPolicy, make: impl FnOnce() -> Option<Policy>) -> Option<usize> {
-        self.made.place(wanted, make).map(|place| self.policies.len() + place)
-    }
-
-    /// How many policies requests may bring. Their numbers follow those of the others.
-    pub(crate) fn places(&self) -> usize {
-        self.made.places()
+    /// The policy that a request brings for a rule: see [`MadePolicies::find`].
+    pub(crate) fn made(
+        &self,
+        rule: usize,
+        wanted: WantedPolicy,
+        make: impl FnOnce() -> Option<Policy>,
+    ) -> Option<PolicyRef> {
+        self.made.get(rule)?.as_ref()?.find(rule, wanted, make).map(PolicyRef::Made)
     }
 
     /// The set that replaces an earlier one.
@@ -157,13 +172,6 @@ impl PolicySet {
         self.version
     }
 
-    /// The policies of the rule with this number: its own, those of its tiers and classes, its
-    /// block.
-    pub(crate) fn of_rule(&self, rule: usize) -> Vec<&Policy> {
-        let of_rule = self.policies.iter().zip(&self.named).filter(|(_, named)| **named == rule);
-        of_rule.map(|(policy, _)| policy).collect()
-    }
-
     /// Checks whether a store can enforce all policies, including those of tiers.
     pub(crate) fn supported_by(&self, store: &impl Store) -> Result<(), SetupError> {
         self.policies.iter().try_for_each(|policy| {
@@ -172,7 +180,7 @@ impl PolicySet {
         })
     }
 
-    /// The policies by their numbers, without those that requests bring.
+    /// The policies by their numbers.
     pub(crate) fn policies(&self) -> &[Policy] {
         &self.policies
     }
@@ -183,40 +191,50 @@ impl PolicySet {
     }
 
     #[inline]
-    pub(crate) fn policy(&self, number: usize) -> &Policy {
-        match self.policies.get(number) {
-            Some(policy) => policy,
-            None => self.made.at(number - self.policies.len()).1,
+    pub(crate) fn policy<'a>(&'a self, policy: &'a PolicyRef) -> &'a Policy {
+        match policy {
+            PolicyRef::Numbered(number) => &self.policies[*number],
+            PolicyRef::Made(made) => &made.policy,
         }
     }
 
-    /// The number of the policy with this name.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub(crate) fn number_of(&self, name: &str) -> usize {
-        let number = self.own().iter().position(|policy| policy.name() == name);
-        number.unwrap_or_else(|| {
-            let names: Vec<&str> = self.own().iter().map(Policy::name).collect();
-            panic!("the limiter has no policy {name:?}: its policies are {names:?}")
+    #[inline]
+    pub(crate) fn numbered(&self, number: usize) -> &Policy {
+        &self.policies[number]
+    }
+
+    /// The number of the policy with this name, if there is one.
+    pub(crate) fn number(&self, name: &str) -> Option<usize> {
+        self.numbers.get(name).copied()
+    }
+
+    /// [`PolicySet::number`], or the error of a program that names a policy which is not there.
+    pub(crate) fn number_of(&self, name: &str) -> Result<usize, SetupError> {
+        self.number(name).ok_or_else(|| {
+            let names = self.own().iter().map(|policy| policy.name().to_owned());
+            SetupError::UnknownPolicy(name.to_owned(), names.collect())
         })
     }
 
-    /// The number of the policy with this name, which is `likely` unless the set is another one.
-    pub(crate) fn number_near(&self, likely: usize, name: &str) -> Option<usize> {
-        let is_it = |policy: &Policy| policy.name() == name;
-        if self.own().get(likely).is_some_and(is_it) {
-            return Some(likely);
+    /// The number of the rule whose tier, class or quota this is.
+    #[inline]
+    pub(crate) fn named(&self, policy: &PolicyRef) -> usize {
+        match policy {
+            PolicyRef::Numbered(number) => self.named[*number],
+            PolicyRef::Made(made) => made.rule,
         }
-        self.own().iter().position(is_it)
     }
 
-    /// The number of the policy whose tier this is, or its own.
-    pub(crate) fn named(&self, policy: usize) -> usize {
-        match self.named.get(policy) {
-            Some(named) => *named,
-            None => self.made.at(policy - self.named.len()).0,
+    /// Tells apart what callers of one key wait for. A replaced rule keeps its number, also with
+    /// another quota.
+    pub(crate) fn queue_of(&self, ask: &Ask) -> usize {
+        let mut hasher = DefaultHasher::new();
+        self.numbered(self.named(&ask.policy)).name().hash(&mut hasher);
+        match &ask.policy {
+            PolicyRef::Numbered(number) => self.variants[*number].hash(&mut hasher),
+            PolicyRef::Made(made) => (made.policy.quota(), made.policy.headroom()).hash(&mut hasher),
         }
+        hasher.finish() as usize
     }
 
     /// Adds what is asked of blocks, behind all others: observers and charges find a rule by the
@@ -226,8 +244,8 @@ impl PolicySet {
             return asks;
         }
         let block = |ask: &Ask| {
-            let policy = self.blocks[self.named(ask.policy)].filter(|_| ask.cost > 0)?;
-            Some(Ask { policy, key: ask.key.clone(), cost: 1 })
+            let policy = self.blocks[self.named(&ask.policy)].filter(|_| ask.cost > 0)?;
+            Some(Ask { policy: policy.into(), key: ask.key.clone(), cost: 1 })
         };
         let blocks: Asks = asks.iter().filter_map(block).collect();
         asks.extend(blocks);
@@ -236,12 +254,12 @@ impl PolicySet {
 
     /// The policy that refuses blocked keys of the policy with this number.
     pub(crate) fn block_of(&self, policy: usize) -> Option<&Policy> {
-        self.blocks[policy].map(|block| self.policy(block))
+        self.blocks[policy].map(|block| self.numbered(block))
     }
 
     /// Whether a policy blocks keys.
     pub(crate) fn has_blocks(&self) -> bool {
-        self.blocks.iter().any(Option::is_some)
+        self.has_blocks
     }
 
     /// Whether the fields of responses contain it.
@@ -254,7 +272,7 @@ impl PolicySet {
         self.scopes.iter().map(|number| &self.policies[*number])
     }
 
-    pub(crate) fn quota_exceeded(&self, policy: usize) -> &Bytes {
+    pub(crate) fn quota_exceeded(&self, policy: &PolicyRef) -> &Bytes {
         &self.quota_exceeded[self.named(policy)]
     }
 

@@ -47,6 +47,13 @@ pub enum SetupError {
     /// This rule is in [shadow](crate::Rule::shadow), and it is of requests in flight or corrects
     /// its charges: what follows a decision would have to follow it too.
     NotInShadow(String),
+    /// No policy of the limiter has this name: of a `try_` method that names one, such as
+    /// [`Limiter::try_block`](crate::Limiter::try_block). With the names that it has.
+    UnknownPolicy(String, Vec<String>),
+    /// This policy is asked twice in one set.
+    AskedTwice(String),
+    /// This policy blocks no keys: see [`Policy::block_after`].
+    NoBlocks(String),
     /// A text is neither a network in CIDR notation nor an address.
     NotANetwork(String),
     /// There is no network to trust. The header would never be read, and all clients of a proxy
@@ -102,6 +109,11 @@ impl fmt::Display for SetupError {
                 f,
                 "policy {name:?}: a rule of requests in flight, or with reserve, count_if or cost_by, cannot be in shadow"
             ),
+            SetupError::UnknownPolicy(name, names) => {
+                write!(f, "the limiter has no policy {name:?}: its policies are {names:?}")
+            }
+            SetupError::AskedTwice(name) => write!(f, "the policy {name:?} is asked twice"),
+            SetupError::NoBlocks(name) => write!(f, "the policy {name:?} blocks no keys: see `block_after`"),
             SetupError::NotANetwork(text) => {
                 write!(f, "{text:?} is neither a network such as 10.0.0.0/8 nor an address")
             }

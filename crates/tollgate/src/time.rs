@@ -1,6 +1,11 @@
 //! The clock of tokio's timer. Deadlines of sleeping requests follow it, and it pauses in tests.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
+
+/// The longest wait. An instant further away may overflow, and tokio's timer ends there.
+pub(crate) const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// Returns the time now. No decision depends on it: stores have clocks of their own.
 pub(crate) fn timer_now() -> Instant {

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::process::Output;
 
-use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server as Redis};
+use tollgate_test_servers::{Cluster, Kind, Sentinel, Server as Redis};
 
 use crate::server::{Server, playground};
 

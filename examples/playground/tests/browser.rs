@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
-use tollgate_conformance::servers::Chromium;
+use tollgate_test_servers::Chromium;
 
 /// A page in a browser of its own.
 pub(crate) struct Page {

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollgate_conformance::servers::{Kind, Server as Redis};
+use tollgate_test_servers::{Kind, Server as Redis};
 
 use crate::browser::Page;
 use crate::server::{Server, wait_until};

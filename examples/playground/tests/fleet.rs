@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server as Redis};
 use tollgate_examples::testing::Connection;
+use tollgate_test_servers::{Cluster, Kind, Sentinel, Server as Redis};
 
 use crate::server::Server;
 

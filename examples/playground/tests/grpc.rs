@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_conformance::servers::{Kind, Server as Redis};
 use tollgate_examples::helloworld::HelloRequest;
 use tollgate_examples::helloworld::greeter_client::GreeterClient;
+use tollgate_test_servers::{Kind, Server as Redis};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_reflection::pb::v1::ServerReflectionRequest;

@@ -6,7 +6,7 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tollgate_conformance::servers::{Kind, Server as Redis};
+use tollgate_test_servers::{Kind, Server as Redis};
 
 use crate::server::{Server, wait_until};
 

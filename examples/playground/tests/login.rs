@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-use tollgate_conformance::servers::{Kind, Server as Redis};
+use tollgate_test_servers::{Kind, Server as Redis};
 
 use crate::server::{Server, wait_until};
 

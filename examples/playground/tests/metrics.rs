@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_conformance::servers::{Kind, Server as Redis};
 use tollgate_examples::testing::Connection;
+use tollgate_test_servers::{Kind, Server as Redis};
 
 use crate::server::{Server, playground};
 

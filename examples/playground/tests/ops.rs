@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use tollgate_conformance::servers::{Kind, Prometheus, Server as Redis};
+use tollgate_test_servers::{Kind, Prometheus, Server as Redis};
 
 use crate::metrics::Watched;
 

@@ -3,8 +3,8 @@
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use tollgate_conformance::servers::{Kind, Server as Redis};
 use tollgate_examples::testing::Response;
+use tollgate_test_servers::{Kind, Server as Redis};
 
 use crate::server::Server;
 

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use serde_json::json;
-use tollgate_conformance::servers::{Kind, Server as Redis};
 use tollgate_examples::testing::Response;
+use tollgate_test_servers::{Kind, Server as Redis};
 
 use crate::fleet::on;
 use crate::server::{Server, wait_until};

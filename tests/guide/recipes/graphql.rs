@@ -4,7 +4,7 @@ use axum::{Extension, Router, extract::State, routing::post};
 use http::Request;
 use tollgate::{Denial, Key, Limiter, Policy, Quota};
 
-use crate::{from_peer, shows, status};
+use crate::guide::{from_peer, shows, status};
 
 #[derive(Clone)]
 struct User {

@@ -6,7 +6,7 @@ use http::Request;
 use tollgate::extract::PeerIp;
 use tollgate::{Head, Policy, PolicyExt, Quota, RateLimitLayer};
 
-use crate::{shows, status};
+use crate::guide::{shows, status};
 
 fn below() -> Router {
     let limit = RateLimitLayer::per_ip(Quota::per_minute(100));

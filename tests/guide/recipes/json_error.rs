@@ -9,7 +9,7 @@ use tollgate::extract::header;
 use tollgate::{Denial, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{clock, field, store};
 
-use crate::{from_peer, send, shows};
+use crate::guide::{from_peer, send, shows};
 
 struct AppError {
     status: StatusCode,

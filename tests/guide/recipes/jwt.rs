@@ -8,7 +8,7 @@ use tollgate::extract::extension_ref;
 use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
 use tower::ServiceBuilder;
 
-use crate::{from_peer, shows, status};
+use crate::guide::{from_peer, shows, status};
 
 #[derive(Clone)]
 struct Claims {

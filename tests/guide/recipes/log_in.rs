@@ -8,7 +8,7 @@ use http::{Request, StatusCode, request::Parts};
 use tollgate::extract::{PeerIp, extension_ref};
 use tollgate::{Algorithm, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RequestLimiter};
 
-use crate::{from_peer, shows, status};
+use crate::guide::{from_peer, shows, status};
 
 #[derive(Clone)]
 struct Name(String);

@@ -5,7 +5,7 @@ use http::Request;
 use tollgate::extract::PeerIp;
 use tollgate::{MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer};
 
-use crate::{from_peer, shows, status};
+use crate::guide::{from_peer, shows, status};
 
 fn app(store: &MemoryStore) -> Router {
     let limit = |name: &str, quota| {

@@ -7,7 +7,7 @@ use lambda_http::request::RequestContext;
 use tollgate::extract::{AddressExtractor, ClientIp, PeerAddr};
 use tollgate::{Head, SetupError};
 
-use crate::shows;
+use crate::guide::shows;
 
 /// The types of the crate of that name which the recipe uses. The crate needs two hundred others.
 mod lambda_http {

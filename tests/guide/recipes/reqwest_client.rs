@@ -10,7 +10,7 @@ use tollgate::{Algorithm, Key, Limiter, Policy, Quota};
 use tollgate_tests::{clock, serve, store};
 use tower::{ServiceBuilder, ServiceExt};
 
-use crate::shows;
+use crate::guide::shows;
 
 fn spaced() -> Policy {
     Policy::new("spaced", Quota::per_second(50).paced())

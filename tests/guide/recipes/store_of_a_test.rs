@@ -12,7 +12,11 @@ use tower::ServiceExt;
 
 #[test]
 fn the_recipe_shows_this_test() {
-    crate::shows("recipes/applications.md", include_str!("store_of_a_test.rs"), &["fn the_second_request"]);
+    crate::guide::shows(
+        "recipes/applications.md",
+        include_str!("store_of_a_test.rs"),
+        &["fn the_second_request"],
+    );
 }
 
 fn app<S: Store<Error: NeverFails>>(store: S) -> Router {

@@ -20,7 +20,7 @@ async fn answer(messages: &Limiter, user: u64, text: &str) -> String {
 
 #[tokio::test]
 async fn messages_beyond_the_quota_are_lost_and_the_user_is_notified() {
-    crate::shows("recipes/callers.md", include_str!("web_sockets.rs"), &["fn messages"]);
+    crate::guide::shows("recipes/callers.md", include_str!("web_sockets.rs"), &["fn messages"]);
     let messages = messages().store(store(&clock()));
     let mut answers = Vec::new();
     for text in ["a", "b", "c"] {

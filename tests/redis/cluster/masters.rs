@@ -6,11 +6,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tollgate::Key;
 use tollgate::store::{Check, Store, StoreError, Times};
-use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Cluster, Kind, Server};
 
 use super::{a_day, elsewhere, home, start, url};
-use crate::{acquire, eventually, prefix, try_acquire, used};
+use crate::redis::{acquire, eventually, prefix, try_acquire, used};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_dies_is_replaced_without_a_restart() {

@@ -10,11 +10,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tollgate::store::{Check, Store, Times};
 use tollgate::{Algorithm, Key, Policy, Quota};
-use tollgate_conformance::servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Cluster, Kind, Server};
 
-use crate::calls::calls;
-use crate::{Left, acquire, builder, eventually, prefix, used};
+use crate::redis::calls::calls;
+use crate::redis::{Left, acquire, builder, eventually, prefix, used};
 
 pub(crate) fn url(cluster: &Cluster) -> String {
     let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
@@ -164,7 +164,7 @@ fn a_reset_from_a_runtime_that_ends_leaves_no_dead_connections() {
 async fn all_policies_of_a_key_share_a_slot() {
     let (cluster, prefix, store) = start(Kind::Redis8_2).await;
     for key in ["ada", "}", "{", "{}", "}{x}", "{a}{b}", "a{b", "\0\r\n", "é"] {
-        let policies = crate::every_policy(3, Duration::from_secs(600));
+        let policies = crate::redis::every_policy(3, Duration::from_secs(600));
         let key = Key::from(key);
         let set: Vec<Check<'_>> =
             policies[..8].iter().map(|(policy, _)| Check::new(policy, &key, 1)).collect();

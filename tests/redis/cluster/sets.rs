@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tollgate::store::{Check, Grant, Store, StoreError, Times};
 use tollgate::{Algorithm, Key, Policy, Quota, Wait};
-use tollgate_conformance::servers::{Cluster, Kind};
+use tollgate_test_servers::{Cluster, Kind};
 
 use super::{a_day, elsewhere, home, start, store};
-use crate::{acquire, eventually, prefix, used};
+use crate::redis::{acquire, eventually, prefix, used};
 
 /// One of the slots refuses, so the grants of the others are refunded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

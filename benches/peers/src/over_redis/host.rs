@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use redis::{Client, Connection, cmd};
-use tollgate_conformance::servers::{self, Server};
+use tollgate_test_servers::{self, Server};
 
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 

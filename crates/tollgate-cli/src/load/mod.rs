@@ -58,7 +58,8 @@ pub(crate) async fn run(args: LoadArgs) -> Result<ExitCode, String> {
     let tally = load(&args, target, clock.clone(), interrupts).await;
     let ended = clock.now().as_micros();
 
-    print(&summary::requests(&tally, ended - started));
+    // A disk that is full keeps no plot from another.
+    let printed = print(&summary::requests(&tally, ended - started));
     let length = u64::try_from(args.window.as_micros()).unwrap_or(u64::MAX);
     let (busiest, over) = windows::busiest(tally.admitted, args.windows, length, args.threshold);
     let from = match args.windows {
@@ -66,11 +67,12 @@ pub(crate) async fn run(args: LoadArgs) -> Result<ExitCode, String> {
         Windows::Aligned => started / length * length,
     };
     let plot = Plot { busiest: &busiest, from, to: ended, length, threshold: args.threshold };
-    print(&summary::windows(&plot));
+    let printed = printed.and(print(&summary::windows(&plot)));
     if let Some(file) = &args.plot {
         let svg = plot.svg().map_err(|error| format!("--plot: {error}"))?;
         std::fs::write(file, svg).map_err(cannot_write)?;
     }
+    printed?;
     Ok(match summary::excess(&plot, started, over) {
         None => ExitCode::SUCCESS,
         Some(excess) => {

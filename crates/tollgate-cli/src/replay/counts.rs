@@ -59,7 +59,7 @@ impl ReplayCounts {
     /// The table of the most refused keys.
     pub(super) fn keys(&self, most: usize) -> String {
         let mut keys: Vec<_> =
-            self.keys.iter().map(|((rule, key), count)| (count, rule, key.to_text())).collect();
+            self.keys.iter().map(|((rule, key), count)| (count, rule, key.to_readable())).collect();
         keys.sort_unstable_by(|a, b| b.0.cmp(a.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
         keys.truncate(most);
         let rows = keys.into_iter().map(|(count, rule, key)| [self.names[*rule].clone(), key, human(*count)]);

@@ -27,6 +27,9 @@ pub(super) struct LoggedDecision {
     /// Whether a rule in shadow decided, about a request that has a line of its own.
     #[serde(default)]
     pub(super) shadow: bool,
+    /// How many decisions before this one have no line, since the log did not take them in time.
+    #[serde(default)]
+    pub(super) dropped: u64,
     pub(super) allowed: bool,
     #[serde(default = "get")]
     method: String,

@@ -15,6 +15,9 @@ use super::line::{LogLine, LoggedDecision, json_line};
 /// The longest line, in bytes.
 const LONGEST: u64 = 1 << 16;
 
+/// What some editors write before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// A log whose lines are sorted by time. Each takes 32 bytes of memory.
 pub(super) struct SortedLog {
     file: BufReader<File>,
@@ -31,6 +34,8 @@ pub(super) struct SortedLog {
     /// How many lines are of rules in shadow, and the names of these.
     pub(super) in_shadow: u64,
     pub(super) shadow_rules: HashSet<String>,
+    /// How many decisions have no line.
+    pub(super) dropped: u64,
     /// How many lines cannot be read, and what is wrong with the first.
     pub(super) broken: u64,
     pub(super) first_broken: String,
@@ -65,6 +70,7 @@ impl SortedLog {
             is_combined: false,
             in_shadow: 0,
             shadow_rules: HashSet::new(),
+            dropped: 0,
             broken: 0,
             first_broken: "the log is empty".to_owned(),
         };
@@ -117,7 +123,12 @@ impl SortedLog {
         }
         self.position += length as u64;
         self.progress.inc(length as u64);
+        let is_first = self.position == length as u64;
+        let text = text.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first).unwrap_or(&text);
         Ok((length > 0).then(|| match text.trim_ascii() {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] if is_first => {
+                Err("the log is UTF-16: save it as UTF-8".to_owned())
+            }
             _ if !is_whole => Err(format!("longer than {LONGEST} bytes")),
             text if text.starts_with(b"{") => json_line(text),
             text => access_line(text),
@@ -127,6 +138,7 @@ impl SortedLog {
     fn add(&mut self, line: &LogLine, offset: u64, number: u64) {
         let logged = line.request.extensions().get::<LoggedDecision>();
         if let Some(logged) = logged {
+            self.dropped = self.dropped.saturating_add(logged.dropped);
             if logged.shadow {
                 self.in_shadow += 1;
                 self.shadow_rules.extend(logged.checks.iter().map(|check| check.rule.clone()));

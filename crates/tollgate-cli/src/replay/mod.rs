@@ -76,6 +76,12 @@ pub(crate) async fn run(args: &ReplayArgs) -> Result<ExitCode, String> {
     if log.broken > 0 {
         notes.push(format!("{} lines cannot be read, first {}", human(log.broken), log.first_broken));
     }
+    if log.dropped > 0 {
+        notes.push(format!(
+            "{} decisions have no line: the log did not take them in time",
+            human(log.dropped)
+        ));
+    }
     if log.in_shadow > 0 {
         let why = "lines are left out: rules in shadow decided, and what they counted is not replayed";
         notes.push(format!("{} {why}", human(log.in_shadow)));
@@ -84,8 +90,7 @@ pub(crate) async fn run(args: &ReplayArgs) -> Result<ExitCode, String> {
     let tables = replay(log, &rules, limiter, &skipped, args.top, &mut notes).await.map_err(in_log)?;
     progress.finish_and_clear();
     let notes: String = notes.iter().map(|note| printable(note) + "\n").collect();
-    print(&format!("{notes}{tables}"));
-    Ok(ExitCode::SUCCESS)
+    print(&format!("{notes}{tables}")).map(|()| ExitCode::SUCCESS)
 }
 
 /// Decides about each request of the log as a layer with these rules does. Returns the tables.

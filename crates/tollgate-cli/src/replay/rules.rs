@@ -54,11 +54,13 @@ fn replayed(config: &RuleConfig, log: &SortedLog) -> Result<Rule, String> {
     // The log says to which requests the rule applied, by which key, and what they cost.
     fields["by"] = "logged".into();
     fields["missing-key"] = "skip".into();
-    fields["exempt"] = Value::Null;
-    fields["when"]["header"] = Value::Null;
+    remove(&mut fields, "exempt");
+    if let Some(when) = fields.get_mut("when") {
+        remove(when, "header");
+    }
     let has_cost = original["cost"].is_number();
     if !has_cost {
-        fields["cost"] = Value::Null;
+        remove(&mut fields, "cost");
     }
     let config: RuleConfig = serde_json::from_value(fields).map_err(|error| error.to_string())?;
     let of_key = config.name().to_owned();
@@ -67,6 +69,10 @@ fn replayed(config: &RuleConfig, log: &SortedLog) -> Result<Rule, String> {
     let of_cost = config.name().to_owned();
     let cost = move |head: &Head<'_>| check(head, &of_cost).map_or(1, |check| check.cost);
     Ok(if has_cost { rule } else { rule.cost(cost) })
+}
+
+fn remove(table: &mut Value, field: &str) {
+    _ = table.as_object_mut().and_then(|fields| fields.remove(field));
 }
 
 fn check<'a>(head: &Head<'a>, rule: &str) -> Option<&'a LoggedCheck> {

@@ -36,7 +36,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode, String> {
     let mistakes = text.mistakes();
     if !mistakes.is_empty() {
         let path = args.file.display();
-        print_lines(mistakes.iter().map(|mistake| format!("{path}: {mistake}")));
+        print_lines(mistakes.iter().map(|mistake| format!("{path}: {mistake}")))?;
         return Ok(ExitCode::FAILURE);
     }
     let (file, mut lines) = (text.rules()?, Vec::new());
@@ -56,11 +56,10 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode, String> {
             _ => format!("rule {name:?} is {change}"),
         }));
     }
-    print_lines(lines);
-    Ok(ExitCode::SUCCESS)
+    print_lines(lines).map(|()| ExitCode::SUCCESS)
 }
 
 /// Prints lines that may quote the file.
-fn print_lines(lines: impl IntoIterator<Item = String>) {
-    print(&lines.into_iter().map(|line| printable(&line) + "\n").collect::<String>());
+fn print_lines(lines: impl IntoIterator<Item = String>) -> Result<(), String> {
+    print(&lines.into_iter().map(|line| printable(&line) + "\n").collect::<String>())
 }

@@ -61,8 +61,7 @@ pub(crate) async fn explain(args: &ExplainArgs) -> Result<ExitCode, String> {
         ),
     };
     let explainer = Explainer { registry, unknown, request, store };
-    print(&(explainer.explain(file.rules()).await? + end));
-    Ok(ExitCode::SUCCESS)
+    print(&(explainer.explain(file.rules()).await? + end)).map(|()| ExitCode::SUCCESS)
 }
 
 struct Explainer<'a> {
@@ -119,7 +118,7 @@ impl Explainer<'_> {
             return Ok("does not apply: the request has no key for it".to_owned());
         };
         let key = self.registry.shown_key(config, &head).map_err(|error| error.to_string())?;
-        let key = key.map(|key| key.to_text()).unwrap_or_default();
+        let key = key.map(|key| key.to_readable()).unwrap_or_default();
         let cost = human(rule.cost_of(&head, policy));
         let (left, capacity) = (human(status.remaining()), human(policy.capacity()));
         Ok(format!("key {key}, cost {cost}, {left} of {capacity} left: {outcome}"))

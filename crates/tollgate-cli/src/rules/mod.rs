@@ -4,12 +4,10 @@ mod check;
 mod explain;
 mod request;
 
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use tollgate::config::{ConfigError, RuleFile};
-use tollgate::watch::WatchedFile;
+use tollgate::watch::read_file;
 
 pub(crate) use self::check::{AFTER_HELP as CHECK_AFTER_HELP, CheckArgs, check};
 pub(crate) use self::explain::{AFTER_HELP as EXPLAIN_AFTER_HELP, ExplainArgs, explain};
@@ -22,14 +20,8 @@ pub(crate) struct RulesText {
 
 impl RulesText {
     pub(crate) fn read(path: &Path) -> Result<RulesText, String> {
-        let of = |reason: String| format!("{}: {reason}", path.display());
-        let mut text = String::new();
-        let read = fs::File::open(path)
-            .and_then(|file| file.take(WatchedFile::MOST_BYTES + 1).read_to_string(&mut text));
-        match read.map_err(|error| of(error.to_string()))? as u64 {
-            ..=WatchedFile::MOST_BYTES => Ok(RulesText { path: path.to_owned(), text }),
-            _ => Err(of(format!("longer than {} bytes", WatchedFile::MOST_BYTES))),
-        }
+        let text = read_file(path).map_err(|error| error.to_string())?;
+        Ok(RulesText { path: path.to_owned(), text })
     }
 
     fn is_json(&self) -> bool {

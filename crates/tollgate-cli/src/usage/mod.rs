@@ -22,6 +22,5 @@ pub(crate) async fn run(args: UsageArgs) -> Result<ExitCode, String> {
         Question::Total(args) => totals::table_of(args, Order::Total).await?,
         Question::Series(args) => series::chart_of(args).await?,
     };
-    print(&text);
-    Ok(ExitCode::SUCCESS)
+    print(&text).map(|()| ExitCode::SUCCESS)
 }

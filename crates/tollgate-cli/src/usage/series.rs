@@ -46,7 +46,7 @@ fn key(text: &str) -> Result<(Key, String), String> {
         return Err(format!("{text} is a digest: give the key itself, and the --secret if there is one"));
     }
     let key = values::key(text)?;
-    let text = key.to_text();
+    let text = key.to_readable();
     Ok((key, text))
 }
 

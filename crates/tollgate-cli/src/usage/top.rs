@@ -6,6 +6,7 @@ use super::args::{TopArgs, failed};
 use crate::chart::human;
 use crate::output::printable;
 use crate::table::table;
+use crate::values::shown_key;
 
 /// The table of the keys with the most decisions of this outcome.
 pub(super) async fn table_of(args: &TopArgs, outcome: &str) -> Result<String, String> {
@@ -22,7 +23,7 @@ pub(super) async fn table_of(args: &TopArgs, outcome: &str) -> Result<String, St
     }
     let row = |of: &KeyUsage| {
         let [count, at_least, at_most] = [of.count, of.at_least, of.at_most].map(human);
-        [printable(&of.key), printable(&of.policy), count, at_least, at_most]
+        [shown_key(&of.key), printable(&of.policy), count, at_least, at_most]
     };
     let rows: Vec<_> = top.iter().map(row).collect();
     Ok(table(&["key", "policy", outcome, "at least", "at most"], &rows))

@@ -11,6 +11,7 @@ use crate::chart::human;
 use crate::output::printable;
 use crate::redis_args::{PREFIX, TIMEOUT};
 use crate::table::table;
+use crate::values::shown_key;
 
 /// Which keys come first.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +35,7 @@ pub(super) async fn table_of(args: &TotalsArgs, order: Order) -> Result<String, 
         let (prefix, policy) = (args.redis.prefix.as_deref().unwrap_or(PREFIX), printable(policy));
         return Ok(format!("no usage of policy {policy} was tracked, under the prefix {prefix}\n"));
     }
-    let row = |of: &KeyTotal| [printable(&of.key), human(of.total), utc(of.last_use)];
+    let row = |of: &KeyTotal| [shown_key(&of.key), human(of.total), utc(of.last_use)];
     let rows: Vec<_> = rows.iter().map(row).collect();
     Ok(table(&["key", "total", "last use (UTC)"], &rows))
 }

@@ -1,6 +1,6 @@
 //! `tollgate block`, `unblock` and `blocked`.
 
-use tollgate_conformance::servers::{Kind, Server};
+use tollgate_test_servers::{Kind, Server};
 
 use crate::playground::{Playground, get};
 use crate::run::{row, shown, tollgate};

@@ -1,6 +1,6 @@
 //! `tollgate explain`, without a Redis and with one.
 
-use tollgate_conformance::servers::{Kind, Server};
+use tollgate_test_servers::{Kind, Server};
 
 use crate::rules::{RULES, file};
 use crate::run::{load, row, shown, tollgate};
@@ -50,7 +50,7 @@ fn a_request_is_explained_rule_by_rule() {
     );
     let explained = explain(&[&log_in[..], &["--header", "authorization: Bearer sesame"]].concat());
     assert_eq!(said(&explained, "token"), "key (=hidden,=POST), cost 1, 5 of 5 left: passes");
-    assert!(said(&explained, "burst").starts_with("key @2001%3Adb8%3A%3A/64, cost 1, "), "{explained}");
+    assert!(said(&explained, "burst").starts_with("key @2001:db8::/64, cost 1, "), "{explained}");
 
     assert!(explain(&["--peer", "10.0.0.1"]).contains("does not apply: the request is exempt"));
     let hops = ["--trust", "10.0.0.0/8", "--client-ip-header", "x-forwarded-for"];

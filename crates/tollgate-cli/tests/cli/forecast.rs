@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::Duration;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tollgate_conformance::servers::{Kind, Server as Redis};
+use tollgate_test_servers::{Kind, Server as Redis, short_or_long};
 
 use crate::playground::Playground;
 use crate::run::{load, row, shown};
@@ -54,9 +55,8 @@ by = "ip"
 mode = "shadow"
 "#;
 
-/// At least 200,000 in `.ci/run`.
 fn requests() -> u64 {
-    std::env::var("TOLLGATE_REPLAY_REQUESTS").ok().map_or(20_000, |requests| requests.parse().unwrap())
+    short_or_long(5_000, 200_000)
 }
 
 /// The denials of the rule in shadow, by the digests of keys.
@@ -106,11 +106,19 @@ fn the_replay_is_that_of(store: &str) {
             });
         }
     });
+    // A thread of the server writes the log.
+    let enforced = |log: &str| log.lines().filter(|line| !line.contains("\"shadow\":true")).count() as u64;
+    for _ in 0..1_200 {
+        if enforced(&fs::read_to_string(&log).unwrap()) >= number(&half) * 2 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
     drop(playground);
 
     let replayed = shown(&["replay", &log, "--rules", &rules, "--top", "100"]);
     let log = fs::read_to_string(&log).unwrap();
-    let logged = log.lines().filter(|line| !line.contains("\"shadow\":true")).count() as u64;
+    let logged = enforced(&log);
     assert_eq!(logged, number(&half) * 2, "each decision is logged");
     let compared = replayed
         .lines()

@@ -1,6 +1,6 @@
 //! `tollgate look` and `tollgate reset`.
 
-use tollgate_conformance::servers::{Cluster, Kind, Sentinel, Server};
+use tollgate_test_servers::{Cluster, Kind, Sentinel, Server};
 
 use crate::playground::Playground;
 use crate::run::{load, row, shown, tollgate};

@@ -1,6 +1,6 @@
 //! `tollgate load --redis`: a store without a server of HTTP.
 
-use tollgate_conformance::servers::{Cluster, Kind, Server};
+use tollgate_test_servers::{Cluster, Kind, Server};
 
 use crate::run::{load, tollgate};
 

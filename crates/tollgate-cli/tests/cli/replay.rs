@@ -18,8 +18,8 @@ use tollgate::config::{Registry, RuleFile};
 use tollgate::extract::{PeerAddr, header};
 use tollgate::store::{NeverFails, Store};
 use tollgate::{Head, Key, ManualClock, MemoryStore, RequestLimiter, Rule, StoreExt as _, Timestamp};
-use tollgate_conformance::servers::{Kind, Server as TestServer};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server as TestServer, short_or_long};
 
 use crate::run::{row, shown, tollgate};
 
@@ -288,7 +288,8 @@ async fn json_lines<S: Store<Error: NeverFails>>(server: &mut Server<S>, count: 
 #[tokio::test]
 async fn a_log_in_json_gets_the_verdicts_that_it_has() {
     let mut server = Server::new(RULES);
-    let mut lines = json_lines(&mut server, 200_000).await;
+    let (count, text) = short_or_long((20_000, "20,000"), (200_000, "200,000"));
+    let mut lines = json_lines(&mut server, count).await;
     // Requests that run at the same time end in another order than they were decided in.
     let mut random = SmallRng::seed_from_u64(8);
     for at in 0..lines.len() {
@@ -296,7 +297,7 @@ async fn a_log_in_json_gets_the_verdicts_that_it_has() {
         lines.swap(at, other);
     }
     let shown = Files::new(lines.join("\n"), RULES).replayed();
-    assert!(shown.contains("200,000 verdicts compared, 0 differ"), "{shown}");
+    assert!(shown.contains(&format!("{text} verdicts compared, 0 differ")), "{shown}");
     server.check(&shown, 100);
     for rule in ["address", "all", "user", "transfers", "daily"] {
         let refused: u64 =
@@ -305,7 +306,7 @@ async fn a_log_in_json_gets_the_verdicts_that_it_has() {
     }
     // Its own column agrees.
     let all = row(&shown, "all rules");
-    assert_eq!((all[1], all[2], all[3]), ("in all", "200,000", all[4]), "{shown}");
+    assert_eq!((all[1], all[2], all[3]), ("in all", text, all[4]), "{shown}");
 }
 
 #[tokio::test]
@@ -313,9 +314,10 @@ async fn a_log_of_decisions_in_redis_gets_the_verdicts_that_it_has() {
     let redis = TestServer::start(Kind::Redis8_2).unwrap();
     let clock = ManualClock::new(Timestamp::EPOCH);
     let store = RedisStore::builder(&redis.url()).clock(&clock).connect().await.unwrap().fail_closed();
-    let lines = json_lines(&mut Server::with(RULES, store, clock), 20_000).await;
+    let (count, text) = short_or_long((5_000, "5,000"), (20_000, "20,000"));
+    let lines = json_lines(&mut Server::with(RULES, store, clock), count).await;
     let shown = Files::new(lines.join("\n"), RULES).replayed();
-    assert!(shown.contains("20,000 verdicts compared, 0 differ"), "{shown}");
+    assert!(shown.contains(&format!("{text} verdicts compared, 0 differ")), "{shown}");
     assert!(row(&shown, "address")[3] != "0", "nothing was refused: {shown}");
 }
 
@@ -598,4 +600,26 @@ fn mistakes_are_one_error_line() {
     assert!(files.complaint().contains("log: No such file"));
     let ran = tollgate(&["replay", "log"]);
     assert!(ran.code == Some(2) && ran.stderr.contains("--rules <FILE>"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped_and_utf_16_is_named() {
+    let line = api(0, 1, true, &check("api", "a", 1, false));
+    let access = "192.0.2.1 - - [04/May/2026:09:30:00 +0000] \"GET / HTTP/1.1\" 200 12";
+    for line in [&line, access] {
+        let shown = Files::new(format!("\u{feff}{line}\n{line}\n"), API).replayed();
+        assert!(!shown.contains("cannot be read"), "{shown}");
+        assert_eq!(row(&shown, "all rules")[2], "2", "{shown}");
+        let utf_16: Vec<u8> = format!("\u{feff}{line}\n").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let complaint = Files::new(utf_16, API).complaint();
+        assert!(complaint.ends_with("line 1: the log is UTF-16: save it as UTF-8\n"), "{complaint}");
+    }
+}
+
+#[test]
+fn decisions_without_a_line_are_named() {
+    let line = |second| api(second, 1, true, &check("api", "a", 1, false));
+    let late = |dropped: u64| line(1).replace("\"version\"", &format!("\"dropped\":{dropped},\"version\""));
+    let shown = Files::new([line(0), late(2), late(40)].join("\n"), API).replayed();
+    assert!(shown.starts_with("42 decisions have no line: the log did not take them in time\n"), "{shown}");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::run::tollgate;
+use crate::run::{command, tollgate};
 
 pub(crate) const RULES: &str = r#"
 [[rule]]
@@ -49,8 +49,8 @@ fn what_cannot_be_read_or_understood_is_one_error_line() {
     let folder = env!("CARGO_TARGET_TMPDIR");
     for (arguments, hint) in [
         (&["check", "no\u{7}file"][..], "no\u{fffd}file: "),
-        (&["check", folder], "irectory"),
-        (&["check", &binary], "UTF-8"),
+        (&["check", folder], "not a regular file"),
+        (&["check", &binary], "is UTF-16: save it as UTF-8"),
         (&["check", &valid, "--before", &binary], "UTF-8"),
         (&["explain", &binary], "UTF-8"),
         (&["explain"], "<FILE>"),
@@ -76,6 +76,46 @@ fn what_cannot_be_read_or_understood_is_one_error_line() {
             "{arguments:?}: {}",
             ran.stderr
         );
+    }
+}
+
+/// To open it waits until someone writes to it.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_as_a_file_of_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("rules.toml").to_str().unwrap().to_owned();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let valid = file(RULES);
+    for arguments in [
+        &["check", &pipe][..],
+        &["check", &valid, "--before", &pipe],
+        &["explain", &pipe],
+        &["replay", &valid, "--rules", &pipe],
+    ] {
+        let ran = tollgate(arguments);
+        assert_eq!(ran.code, Some(2), "{arguments:?}");
+        assert!(ran.stderr.ends_with("cannot be read: it is not a regular file\n"), "{}", ran.stderr);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_to_a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
+    let valid = file(RULES);
+    let wrong = file("x");
+    for arguments in
+        [&["check", &valid][..], &["check", &wrong], &["explain", &valid], &["--help"], &["--version"]]
+    {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let ran = command(arguments).stdout(full).output().unwrap();
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with("error: standard output: No space left on device"), "{stderr}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = command(arguments).stdout(writer).output().unwrap();
+        assert_eq!(String::from_utf8(closed.stderr).unwrap(), "", "{arguments:?}");
     }
 }
 

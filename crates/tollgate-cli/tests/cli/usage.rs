@@ -7,9 +7,9 @@ use tollgate::StoreExt;
 use tollgate::store::{Check, Store, Times};
 use tollgate::usage::top_keys::{Recording, TopKeys};
 use tollgate::{Key, Limiter, ManualClock, MemoryStore, Policy, Quota, Timestamp};
-use tollgate_conformance::servers::{Kind, Server};
 use tollgate_core::Clock;
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
 
 use crate::run::{row, shown, tollgate};
 
@@ -210,4 +210,41 @@ fn a_question_that_cannot_be_answered_is_one_error_line() {
             ran.stderr
         );
     }
+}
+
+/// Addresses read `@2001%3Adb8%3A%3A/64`.
+#[tokio::test]
+async fn keys_are_shown_as_people_write_them_and_read_back() {
+    let redis = Server::start(Kind::Redis8_2).unwrap();
+    let (url, store) = (redis.url(), RedisStore::connect(&redis.url()).await.unwrap());
+    let recorder = TopKeys::new(store.clone()).record(Recording::default());
+    let limiter = Limiter::new([Policy::new("api", Quota::per_day(5)).track_usage()])
+        .store(store.count_usage(&recorder).fail_open());
+    let network = |address: &str, prefix| Key::network(address.parse().unwrap(), prefix);
+    let keys = [
+        ("@2001:db8::/64", network("2001:db8::1", 64)),
+        ("@2001:db8::1/128", network("2001:db8::1", 128)),
+        ("@192.0.2.1", network("192.0.2.1", 64)),
+        ("(=acme:eu,#42)", Key::join([Key::from("acme:eu"), Key::from(42)])),
+        ("=né", Key::from("né")),
+        ("=2001:db8::/64", Key::from("2001:db8::/64")),
+    ];
+    for (_, key) in &keys {
+        let _permit = limiter.check(key, 1).await.unwrap();
+    }
+    recorder.flush().await.unwrap();
+    let (top, newest) = (
+        shown(&["usage", "top", "--redis", &url]),
+        shown(&["usage", "newest", "--policy", "api", "--redis", &url]),
+    );
+    for (text, _) in keys {
+        assert_eq!(row(&top, text)[2], "1", "{top}");
+        assert_eq!(row(&newest, text)[1], "1", "{newest}");
+        let look = shown(&["look", text, "--redis", &url]);
+        assert!(look.starts_with(&format!("key {text}\npolicy ")) && look.contains("api"), "{look}");
+        let series = shown(&["usage", "series", "--key", text, "--redis", &url]);
+        assert!(series.starts_with(&format!("key {text}, each ")), "{series}");
+    }
+    let ran = tollgate(&["look", "2001:db8::/64", "--redis", &url]);
+    assert!(ran.stderr.contains("write '@2001:db8::/64' or '=2001:db8::/64'"), "{}", ran.stderr);
 }

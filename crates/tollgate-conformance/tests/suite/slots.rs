@@ -3,8 +3,8 @@
 use tollgate_conformance::Suite;
 use tollgate_core::Algorithm;
 
-use crate::caught;
-use crate::common::{SlotMistake, SlotStore, block_on};
+use crate::suite::caught;
+use crate::suite::common::{SlotMistake, SlotStore, block_on};
 
 fn run(mistake: SlotMistake, is_leased: bool, suite: Suite) -> Result<(), String> {
     caught(|| block_on(suite.run(async |clock| SlotStore::new(mistake, is_leased, clock))))

@@ -10,10 +10,14 @@ use crate::text_error::TextError;
 /// The addresses of a network are one key by default.
 const V6_PREFIX: u8 = 64;
 
+/// How many keys may contain each other. Each is a call of the parser.
+const MOST_LEVELS: u32 = 16;
+
 type WhyNoKey = Cow<'static, str>;
 
-/// The inverse of [`Key::write_text`], for what operators type. Text needs no `=`, unless it may be
-/// a key of another kind, and an IPv6 address without a prefix is that of its /64.
+/// The inverse of [`Key::write_text`] and [`Key::to_readable`], for what operators type. Text needs
+/// no `=`, unless it may be a key of another kind, and an IPv6 address without a prefix is that of
+/// its /64. Keys within keys are read up to 16 levels deep.
 ///
 /// ```
 /// use tollgate_core::Key;
@@ -27,9 +31,9 @@ impl FromStr for Key {
     type Err = TextError;
 
     fn from_str(text: &str) -> Result<Key, TextError> {
-        let key = match signed(text) {
+        let key = match signed(text, MOST_LEVELS) {
             Some(key) => key,
-            None if text.parse::<IpAddr>().is_ok() => {
+            None if may_be_network(text) => {
                 Err(format!("it may be an address or a text: write '@{text}' or '={text}'").into())
             }
             None if text.parse::<i128>().is_ok() => {
@@ -42,9 +46,15 @@ impl FromStr for Key {
     }
 }
 
-/// Parses a key that begins with the sign of its kind. `None` without a sign, and an error if what
-/// follows the sign is not a key.
-fn signed(text: &str) -> Option<Result<Key, WhyNoKey>> {
+/// Whether it is an address, or one with a prefix.
+fn may_be_network(text: &str) -> bool {
+    let address = text.split_once('/').filter(|(_, prefix)| digits::<u8>(prefix).is_some());
+    address.map_or(text, |(address, _)| address).parse::<IpAddr>().is_ok()
+}
+
+/// Parses a key that begins with the sign of its kind, and has at most so many levels. `None`
+/// without a sign, and an error if what follows the sign is not a key.
+fn signed(text: &str, levels: u32) -> Option<Result<Key, WhyNoKey>> {
     let (sign, rest) = text.split_at_checked(1)?;
     Some(match sign {
         "*" if rest.is_empty() => Ok(Key::global()),
@@ -52,16 +62,22 @@ fn signed(text: &str) -> Option<Result<Key, WhyNoKey>> {
         "=" => escaped(rest),
         "#" => number(rest),
         "@" => network(rest),
-        "(" => joined(rest),
+        "(" => below(levels).and_then(|levels| joined(rest, levels)),
         _ => {
             let (branch, rest) = text.split_once('|')?;
             let branch = digits(branch)?;
-            match signed(rest) {
-                Some(key) => key.map(|key| key.of_branch(branch)),
-                None => Err("the sign of a key follows |, such as 0|=alice".into()),
+            match below(levels).map(|levels| signed(rest, levels)) {
+                Ok(Some(key)) => key.map(|key| key.of_branch(branch)),
+                Ok(None) => Err("the sign of a key follows |, such as 0|=alice".into()),
+                Err(reason) => Err(reason),
             }
         }
     })
+}
+
+/// The levels that are left within a key of so many.
+fn below(levels: u32) -> Result<u32, WhyNoKey> {
+    levels.checked_sub(1).ok_or_else(|| format!("it has more than {MOST_LEVELS} levels").into())
 }
 
 /// A number of digits only: `parse` would accept a sign too.
@@ -122,7 +138,7 @@ fn network(text: &str) -> Result<Key, WhyNoKey> {
 }
 
 /// Splits at the commas that are not in inner parentheses. Those of texts are escaped.
-fn joined(text: &str) -> Result<Key, WhyNoKey> {
+fn joined(text: &str, levels: u32) -> Result<Key, WhyNoKey> {
     let text = text.strip_suffix(')').ok_or("a parenthesis is not closed")?;
     let mut depth = 0_u32;
     let separates = |sign: char| {
@@ -134,7 +150,7 @@ fn joined(text: &str) -> Result<Key, WhyNoKey> {
         sign == ',' && depth == 0
     };
     let part = |part| {
-        let key = signed(part).ok_or("each part has the sign of its kind, such as =acme")??;
+        let key = signed(part, levels).ok_or("each part has the sign of its kind, such as =acme")??;
         if key.is_empty() { Err(WhyNoKey::from("a part is empty")) } else { Ok(key) }
     };
     text.split(separates).map(part).collect::<Result<Vec<Key>, WhyNoKey>>().map(Key::join)
@@ -168,7 +184,7 @@ mod tests {
 
     #[test]
     fn what_may_be_of_two_kinds_is_refused() {
-        for text in ["192.0.2.1", "::1", "42", "-7"] {
+        for text in ["192.0.2.1", "::1", "2001:db8::/64", "192.0.2.0/24", "42", "-7"] {
             assert!(parse(text).unwrap_err().contains(&format!("'={text}'")), "{text}");
         }
         for text in [
@@ -187,6 +203,21 @@ mod tests {
             assert!(error.contains(reason), "{error}");
         }
         assert!(parse("@2001:db8::1/129").unwrap_err().ends_with("a number from 0 to 128 follows /"));
+    }
+
+    /// Without a limit, the parser overflows the stack of its thread.
+    #[test]
+    fn a_key_of_more_than_16_levels_is_refused() {
+        let within = |levels: usize| format!("{}=a{}", "(".repeat(levels), ")".repeat(levels));
+        let behind = |levels: usize| format!("{}=a", "1|".repeat(levels));
+        for text in [within(16), behind(16), format!("{}{}", "1|".repeat(8), within(8))] {
+            let key = parse(&text).unwrap();
+            assert_eq!((key.to_text(), parse(&key.to_readable())), (text, Ok(key)));
+        }
+        for text in [within(17), behind(17), within(1_000_000), behind(1_000_000)] {
+            let error = parse(&text).unwrap_err();
+            assert!(error.ends_with("is not a key: it has more than 16 levels"));
+        }
     }
 
     #[test]
@@ -238,7 +269,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_key_is_read_from_its_text(key in any_key()) {
-            prop_assert_eq!(parse(&key.to_text()), Ok(key));
+            prop_assert_eq!(parse(&key.to_text()), Ok(key.clone()));
+            prop_assert_eq!(parse(&key.to_readable()), Ok(key));
         }
 
         #[test]

@@ -1,4 +1,4 @@
-//! A key as printable text, for stores that use it as a name.
+//! A key as printable text: for stores that use it as a name, and for people.
 
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -26,19 +26,38 @@ impl Key {
     /// # Ok::<(), std::fmt::Error>(())
     /// ```
     pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
-        write_text(self.as_encoded(), out)
+        write_text::<false>(self.as_encoded(), out)
     }
 
-    /// Returns what [`Key::write_text`] writes. It parses as this key, unless it is empty.
+    /// Returns what [`Key::write_text`] writes. It parses as this key, unless it is empty or has
+    /// more than 16 levels.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = self.write_text(&mut text);
         text
     }
+
+    /// Returns the key as people write it, for tables and logs: colons of addresses and letters of
+    /// all scripts are not escaped. It parses as this key, as [`Key::to_text`] does.
+    ///
+    /// ```
+    /// use tollgate_core::Key;
+    ///
+    /// let key = Key::network("2001:db8::1".parse()?, 64);
+    /// assert_eq!((key.to_readable(), key.to_text()), ("@2001:db8::/64".into(), "@2001%3Adb8%3A%3A/64".into()));
+    /// assert_eq!("@2001:db8::/64".parse(), Ok(key));
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn to_readable(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = write_text::<true>(self.as_encoded(), &mut text);
+        text
+    }
 }
 
-fn write_text(encoded: &[u8], out: &mut impl Write) -> fmt::Result {
+fn write_text<const READABLE: bool>(encoded: &[u8], out: &mut impl Write) -> fmt::Result {
     let Some((tag, value)) = encoded.split_first() else { return Ok(()) };
     match *tag {
         GLOBAL => out.write_char('*'),
@@ -55,27 +74,31 @@ fn write_text(encoded: &[u8], out: &mut impl Write) -> fmt::Result {
             let (prefix, octets) = value.split_first().unwrap_or((&0, &[]));
             let address = Ipv6Addr::from(<[u8; 16]>::try_from(octets).unwrap_or_default());
             out.write_char('@')?;
+            if READABLE {
+                // A typed address without a prefix is that of its /64.
+                return write!(out, "{address}/{prefix}");
+            }
             write!(Escaped(out), "{address}")?;
             if *prefix == 128 { Ok(()) } else { write!(out, "/{prefix}") }
         }
         BRANCH => {
             let (branch, rest) = value.split_first().unwrap_or((&0, &[]));
             write!(out, "{branch}|")?;
-            write_text(rest, out)
+            write_text::<READABLE>(rest, out)
         }
         JOINED => {
             let (mut rest, mut separator) = (value, '(');
             while let Some((length, after)) = pop_length(rest) {
                 let (part, after) = after.split_at(length.min(after.len()));
                 out.write_char(separator)?;
-                write_text(part, out)?;
+                write_text::<READABLE>(part, out)?;
                 (rest, separator) = (after, ',');
             }
             out.write_char(')')
         }
         _ => {
             out.write_char('=')?;
-            write_escaped(value, out)
+            if READABLE { write_readable(value, out) } else { write_escaped(value, out) }
         }
     }
 }
@@ -95,6 +118,22 @@ fn write_escaped(bytes: &[u8], out: &mut impl Write) -> fmt::Result {
         } else {
             run.iter().try_for_each(|byte| out.write_str(ascii(&ESCAPES[usize::from(*byte)])))?;
         }
+    }
+    Ok(())
+}
+
+/// Escapes what a key cannot contain when it is typed, and what a terminal does not show.
+fn write_readable(bytes: &[u8], out: &mut impl Write) -> fmt::Result {
+    for chunk in bytes.utf8_chunks() {
+        for sign in chunk.valid().chars() {
+            let is_shown = sign.is_alphanumeric() || sign.is_ascii_graphic();
+            if is_shown && !matches!(sign, '(' | ')' | ',' | '%') {
+                out.write_char(sign)?;
+            } else {
+                write_escaped(sign.encode_utf8(&mut [0; 4]).as_bytes(), out)?;
+            }
+        }
+        write_escaped(chunk.invalid(), out)?;
     }
     Ok(())
 }
@@ -148,6 +187,19 @@ mod tests {
             "(=a,(=b,#1))"
         );
         assert_eq!(text(Key::from("")), "");
+    }
+
+    #[test]
+    fn people_read_colons_and_letters_without_escapes() {
+        let text = |key: Key| key.to_readable();
+        assert_eq!(text(Key::network("2001:db8::1".parse().unwrap(), 64)), "@2001:db8::/64");
+        assert_eq!(text(Key::network("2001:db8::1".parse().unwrap(), 128)), "@2001:db8::1/128");
+        assert_eq!(text(Key::from(IpAddr::from([192, 0, 2, 1]))), "@192.0.2.1");
+        assert_eq!(text(Key::from("acme:eu|é|名")), "=acme:eu|é|名");
+        assert_eq!(text(Key::from("a b,(%)\u{202e}\r")), "=a%20b%2C%28%25%29%E2%80%AE%0D");
+        assert_eq!(text(Key::from_bytes(&[b'x', 0xff])), "=x%FF");
+        let joined = Key::join([Key::from("acme:eu"), Key::from(42).of_branch(1)]);
+        assert_eq!(text(joined), "(=acme:eu,1|#42)");
     }
 
     #[test]

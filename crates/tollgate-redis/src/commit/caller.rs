@@ -41,6 +41,11 @@ impl Caller {
         self.answer.is_none()
     }
 
+    /// From now on the caller waits for the answer.
+    pub(super) fn forget_deadline(&mut self) {
+        self.deadline = None;
+    }
+
     pub(super) fn until(&self) -> Option<Timestamp> {
         self.deadline.map(|deadline| deadline.until)
     }

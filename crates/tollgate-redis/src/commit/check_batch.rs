@@ -77,6 +77,12 @@ impl Load for CheckBatch {
         }
     }
 
+    fn forget_deadlines(&mut self) {
+        let sets = self.groups.iter_mut().flat_map(|group| &mut group.sets);
+        sets.flat_map(|set| &mut set.callers).for_each(Caller::forget_deadline);
+        self.first_end = None;
+    }
+
     fn drop_abandoned(&mut self) {
         for group in &mut self.groups {
             for set in &mut group.sets {

@@ -14,9 +14,9 @@ use crate::wire::names::{KeyNames, Name};
 use crate::wire::script::{Script, Scripts};
 
 pub(crate) struct CallContext {
-    pub(crate) link: Link,
+    pub(crate) link: Arc<Link>,
     pub(crate) names: KeyNames,
-    pub(crate) scripts: Scripts,
+    pub(crate) scripts: Arc<Scripts>,
     /// How long the usage of a key is kept after its last use, in milliseconds.
     pub(crate) usage_life_ms: u64,
     pub(crate) clocks: ServerClocks,
@@ -35,6 +35,23 @@ pub(crate) struct CallContext {
 }
 
 impl CallContext {
+    /// The same server, where rules in shadow have keys of their own.
+    pub(super) fn in_shadow(&self) -> CallContext {
+        CallContext {
+            link: Arc::clone(&self.link),
+            names: self.names.in_shadow(),
+            scripts: Arc::clone(&self.scripts),
+            usage_life_ms: self.usage_life_ms,
+            clocks: ServerClocks::default(),
+            clock: self.clock.clone(),
+            waits: self.waits.clone(),
+            questions: Arc::clone(&self.questions),
+            longest_turn: self.longest_turn,
+            longest_wait_elsewhere: self.longest_wait_elsewhere,
+            runtime: self.runtime.clone(),
+        }
+    }
+
     /// The slot of a name; 0 without a Cluster.
     pub(crate) fn slot_of(&self, name: &Name) -> u16 {
         if self.link.has_slots() { name.slot() } else { 0 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bb8_redis::redis::{Cmd, Value};
 use tokio::select;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 use tollgate_core::Timestamp;
@@ -43,6 +43,9 @@ pub(super) trait Load: Default + Send + 'static {
     /// Forgets overdue callers, while the load is queued.
     fn drop_overdue(&mut self);
 
+    /// The load was written: from now on its callers wait for the answer, however late.
+    fn forget_deadlines(&mut self);
+
     /// Removes requests that need not be sent because their callers have left.
     fn drop_abandoned(&mut self);
 
@@ -67,6 +70,17 @@ pub(super) struct Group<L> {
     queues: Mutex<Queues<L>>,
     /// Wakes the task that watches deadlines: an earlier deadline was added, or the store is gone.
     wake: Arc<Notify>,
+    /// Wakes the group behind this one, once no caller is queued.
+    idle: Notify,
+    /// `None` unless this group is behind another.
+    behind: Option<Behind<L>>,
+}
+
+/// What a group waits for before each call. Its callers have deadlines for being sent.
+struct Behind<L> {
+    ahead: Arc<Group<L>>,
+    /// The right to make a call, for one lane at a time.
+    turn: Semaphore,
 }
 
 pub(super) struct Queues<L> {
@@ -112,7 +126,51 @@ impl<L: Load> Group<L> {
             next_look: None,
             pace: Pace::new(),
         };
-        Group { context, lanes, most_waiting, queues: Mutex::new(queues), wake: Arc::default() }
+        Group {
+            context,
+            lanes,
+            most_waiting,
+            queues: Mutex::new(queues),
+            wake: Arc::default(),
+            idle: Notify::new(),
+            behind: None,
+        }
+    }
+
+    /// A group of small calls, one at a time, each of which waits until no caller of `ahead` is
+    /// queued.
+    pub(super) fn behind(ahead: &Arc<Group<L>>, context: Arc<CallContext>) -> Group<L> {
+        let mut group = Group::new(context, 1, ahead.most_waiting);
+        group.queues.get_mut().unwrap_or_else(PoisonError::into_inner).pace = Pace::of_shadow();
+        group.behind = Some(Behind { ahead: Arc::clone(ahead), turn: Semaphore::new(1) });
+        group
+    }
+
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind.is_some()
+    }
+
+    /// Waits until a lane may make its next call. The turn ends when this is dropped.
+    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        let Behind { ahead, turn } = self.behind.as_ref()?;
+        let turn = turn.acquire().await.ok();
+        loop {
+            let idle = ahead.idle.notified();
+            tokio::pin!(idle);
+            // Enabled before the queues are looked at, so that no change in between is missed.
+            idle.as_mut().enable();
+            if ahead.queues().waiting == 0 {
+                return turn;
+            }
+            idle.await;
+        }
+    }
+
+    /// Wakes the group behind this one, if no caller is queued.
+    pub(super) fn notify_if_idle(&self, queues: &Queues<L>) {
+        if queues.waiting == 0 {
+            self.idle.notify_waiters();
+        }
     }
 
     /// Queues a request with one caller, which `add` puts into a load. Returns whether a lane is
@@ -166,6 +224,7 @@ impl<L: Load> Group<L> {
             return Some(queue.loads.len() == 1 && !is_full(&first.load, most_work));
         }
         queues.close_lane(slot);
+        self.notify_if_idle(&queues);
         None
     }
 
@@ -226,7 +285,12 @@ impl<L: Load> Group<L> {
         let mut overdue = Overdue::new(now);
         let mut guard = self.queues();
         let Queues { of_slot, waiting, in_flight, silences, .. } = &mut *guard;
+        let is_behind = self.is_behind();
         let mut silence = |slot: u16, deadline: Deadline| {
+            if is_behind {
+                // It was not sent in time, and that is no failure of the server.
+                return Cause::Queued.into();
+            }
             let number = silences.number(self.context.link.node(slot), deadline, now);
             Error::from(Cause::Late).of_silence(number)
         };

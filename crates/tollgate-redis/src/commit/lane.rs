@@ -26,6 +26,7 @@ impl<L: Load> Call<L> {
     fn next(group: &Arc<Group<L>>, slot: u16) -> Option<Call<L>> {
         let mut queues = group.queues();
         let load = queues.pop(slot)?;
+        group.notify_if_idle(&queues);
         Some(Call::new(group, &mut queues, slot, load, 0))
     }
 
@@ -81,6 +82,9 @@ impl<L: Load> Call<L> {
             }
         }
         call.is_moving = false;
+        if self.group.is_behind() {
+            call.load.forget_deadlines();
+        }
         let (work, until) = (call.load.work(), call.load.first_end());
         let mut queues = self.group.queues();
         queues.in_flight.insert(self.number, call);
@@ -132,6 +136,7 @@ impl<L: Load> Drop for Call<L> {
         // Dropped after the lock, which the callers that it notifies may need.
         let _load = queues.in_flight.remove(&self.number);
         queues.uncount_waiting(self.waiting);
+        self.group.notify_if_idle(&queues);
         drop(queues);
     }
 }
@@ -157,6 +162,7 @@ impl<L: Load> Lane<L> {
             }
             // First a connection: until there is one, requests go on gathering.
             let connection = self.group.context.link.connection(self.slot).await;
+            let _turn = self.group.turn().await;
             let Some(call) = Call::next(&self.group, self.slot) else { continue };
             match call.send(connection, self.slot, None).await {
                 Err(error) if error.is_try_again() => {

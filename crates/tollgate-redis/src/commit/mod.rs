@@ -7,6 +7,9 @@
 //! Checks have a [`Group`], and refunds have another one together with resets, so that refunds
 //! never hold up a check: they have one lane of their own, and a connection that checks do not use.
 //!
+//! Rules in shadow have a third group. It makes one call at a time over a connection of its own,
+//! with at most 1 ms of work, and only while no check of the first group waits.
+//!
 //! From top to bottom, each module imports only those below it: this one, `lane`, `check_batch` and
 //! `refund_batch`, `group`, `silence`, `context`, `server_clock`, `acquire_request`, `caller`,
 //! `pace`. `group` has the queues, and bounds how many requests a call carries. `pace` bounds how
@@ -25,6 +28,7 @@ mod silence;
 
 use std::hash::RandomState;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::Error;
 use crate::wire::names::BoundedKey;
@@ -42,9 +46,14 @@ pub(crate) use server_clock::ServerClocks;
 /// How many calls with refunds are in flight at once, for each slot.
 const REFUND_LANES: usize = 1;
 
-/// Both groups of a store.
+/// A check in shadow that was not sent after this time is dropped.
+pub(crate) const SHADOW_SENT_WITHIN: Duration = Duration::from_millis(50);
+
+/// Both groups of a store, or of its handle in shadow.
 pub(crate) struct Commit {
     pub(crate) context: Arc<CallContext>,
+    /// Whether its checks are dropped that are not sent soon.
+    pub(crate) is_in_shadow: bool,
     checks: Arc<Group<CheckBatch>>,
     refunds: Arc<Group<RefundBatch>>,
     hasher: RandomState,
@@ -59,7 +68,20 @@ impl Commit {
             checks: Arc::new(Group::new(Arc::clone(&context), lanes, most_waiting)),
             refunds: Arc::new(Group::new(Arc::clone(&context), REFUND_LANES, most_waiting)),
             context,
+            is_in_shadow: false,
             hasher: RandomState::new(),
+        }
+    }
+
+    /// The checks of rules in shadow, which are sent behind these.
+    pub(crate) fn in_shadow(&self) -> Commit {
+        let context = Arc::new(self.context.in_shadow());
+        Commit {
+            checks: Arc::new(Group::behind(&self.checks, Arc::clone(&context))),
+            refunds: Arc::clone(&self.refunds),
+            context,
+            is_in_shadow: true,
+            hasher: self.hasher.clone(),
         }
     }
 

@@ -6,9 +6,12 @@ use std::time::Duration;
 /// see `ScriptArgs::work`.
 const MOST_WORK: u32 = 4_096;
 
-/// The least that the limit shrinks to, so that a slow server is not slowed further by the price of
-/// many calls. Smaller calls are not late because of their work.
-const LEAST_WORK: u32 = 256;
+/// The most work in a call of rules in shadow, which takes 0.5 to 1 ms at worst.
+const MOST_WORK_IN_SHADOW: u32 = 512;
+
+/// The least that the limit shrinks to, as a part of the most, so that a slow server is not slowed
+/// further by the price of many calls. Smaller calls are not late because of their work.
+const LEAST_PART: u32 = 16;
 
 /// How much longer than the round trip a call may take. Calls of several lanes share the server.
 const TARGET: Duration = Duration::from_millis(10);
@@ -19,18 +22,25 @@ const TARGET: Duration = Duration::from_millis(10);
 /// from the times of calls would take the jitter of small calls for work.
 ///
 /// All slots of a Cluster share one. If a master is more than 10 ms further away than the nearest,
-/// its calls count as late, and the limit may stay at [`LEAST_WORK`]. That is more than a full call
-/// of GCRA, but only 50 checks of a log.
+/// its calls count as late, and the limit may stay at its [least](LEAST_PART). For checks that is more
+/// than a full call of GCRA, but only 50 checks of a log.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// The least time of a call lately.
     round_trip_ns: u64,
     most_work: u32,
+    /// The largest value of `most_work`.
+    limit: u32,
 }
 
 impl Pace {
     pub(super) fn new() -> Pace {
-        Pace { round_trip_ns: u64::MAX, most_work: MOST_WORK }
+        Pace { round_trip_ns: u64::MAX, most_work: MOST_WORK, limit: MOST_WORK }
+    }
+
+    /// That of calls of rules in shadow.
+    pub(super) fn of_shadow() -> Pace {
+        Pace { most_work: MOST_WORK_IN_SHADOW, limit: MOST_WORK_IN_SHADOW, ..Pace::new() }
     }
 
     /// Learns from a call that was answered.
@@ -40,10 +50,14 @@ impl Pace {
         // Rises slowly, so that a route that has become longer is noticed.
         self.round_trip_ns = self.round_trip_ns.saturating_add(self.round_trip_ns / 1024).min(took_ns);
         if took_ns - self.round_trip_ns <= target_ns {
-            self.most_work = (self.most_work + self.most_work / 8).min(MOST_WORK);
-        } else if work >= LEAST_WORK {
-            self.most_work = (self.most_work.min(work) / 4 * 3).max(LEAST_WORK);
+            self.most_work = (self.most_work + self.most_work / 8).min(self.limit);
+        } else if work >= self.least_work() {
+            self.most_work = (self.most_work.min(work) / 4 * 3).max(self.least_work());
         }
+    }
+
+    fn least_work(&self) -> u32 {
+        self.limit / LEAST_PART
     }
 
     /// The most work that the next call may carry.
@@ -57,6 +71,7 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+    const LEAST_WORK: u32 = MOST_WORK / LEAST_PART;
 
     /// A call of as much work as allowed to a server that is 1 ms away.
     fn full_call(pace: &mut Pace, for_each: Duration) {
@@ -76,6 +91,15 @@ mod tests {
         assert_eq!(pace.most_work(), LEAST_WORK);
         (0..50).for_each(|_| full_call(&mut pace, Duration::ZERO));
         assert_eq!(pace.most_work(), MOST_WORK);
+    }
+
+    #[test]
+    fn calls_in_shadow_carry_at_most_an_eighth() {
+        let mut pace = Pace::of_shadow();
+        (0..50).for_each(|_| full_call(&mut pace, Duration::ZERO));
+        assert_eq!(pace.most_work(), MOST_WORK / 8);
+        (0..50).for_each(|_| full_call(&mut pace, MS));
+        assert_eq!(pace.most_work(), LEAST_WORK / 8);
     }
 
     #[test]

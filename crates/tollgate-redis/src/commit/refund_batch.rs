@@ -137,6 +137,8 @@ impl Load for RefundBatch {
     // They are sent even if their callers have left: the units are to come back.
     fn drop_overdue(&mut self) {}
 
+    fn forget_deadlines(&mut self) {}
+
     fn drop_abandoned(&mut self) {}
 
     fn command(&self, context: &CallContext, text: Text, now: Timestamp) -> Option<Cmd> {

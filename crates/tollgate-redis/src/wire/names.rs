@@ -29,6 +29,9 @@ const SORTED_SET_FORM: &str = "~sums~sorted-set";
 /// The suffix of names whose value is the usage of a key. No scope of a policy ends with it.
 const USAGE_FORM: &str = "~usage";
 
+/// The last suffix of all names of rules in shadow. No other name ends with it.
+const SHADOW_FORM: &str = "~shadow";
+
 /// A key as it waits for its call: itself, or the digest of a long one.
 ///
 /// The caller makes it before it takes any lock, since a request may carry a key of any length.
@@ -74,13 +77,21 @@ pub(crate) struct KeyNames {
     head: String,
     secret: Option<Hmac<Sha256>>,
     pub(crate) log: SlidingLogLayout,
+    /// The suffix of all names of states and totals.
+    suffix: &'static str,
 }
 
 impl KeyNames {
     pub(crate) fn new(prefix: &str, secret: Option<&[u8]>, log: SlidingLogLayout) -> KeyNames {
         // HMAC accepts a key of any length.
         let secret = secret.and_then(|secret| Hmac::new_from_slice(secret).ok());
-        KeyNames { head: format!("{prefix}:{LAYOUT}:{{"), secret, log }
+        KeyNames { head: format!("{prefix}:{LAYOUT}:{{"), secret, log, suffix: "" }
+    }
+
+    /// The names of the same keys for rules in shadow.
+    pub(crate) fn in_shadow(&self) -> KeyNames {
+        let KeyNames { head, secret, log, .. } = self;
+        KeyNames { head: head.clone(), secret: secret.clone(), log: *log, suffix: SHADOW_FORM }
     }
 
     /// A key, to be named when its call is written.
@@ -152,12 +163,13 @@ impl KeyNames {
         let mut name = self.of_key(key);
         name.push(policy);
         name.push(USAGE_FORM);
+        name.push(self.suffix);
         name
     }
 
     /// The texts before and behind a key in the names of its usage.
     pub(crate) fn around_totals(&self, policy: &str) -> (&str, String) {
-        (&self.head, format!("}}:{policy}{USAGE_FORM}"))
+        (&self.head, format!("}}:{policy}{USAGE_FORM}{}", self.suffix))
     }
 
     /// The name of a key's state under a policy.
@@ -166,6 +178,7 @@ impl KeyNames {
         // A policy's name may contain any printable character. Behind the braces nothing is parsed.
         name.push(policy.scope());
         name.push(form_of(Part::of(policy, self.log)));
+        name.push(self.suffix);
         name
     }
 
@@ -179,7 +192,9 @@ impl KeyNames {
 
     /// The text behind the key in the name of one of its states. `None` for other names.
     pub(crate) fn of_state<'a>(&self, key: &BoundedKey, name: &'a [u8]) -> Option<&'a [u8]> {
-        name.strip_prefix(&*self.of_key(key)).filter(|text| !text.ends_with(USAGE_FORM.as_bytes()))
+        let text = name.strip_prefix(&*self.of_key(key))?.strip_suffix(self.suffix.as_bytes())?;
+        let is_other = [USAGE_FORM, SHADOW_FORM].iter().any(|form| text.ends_with(form.as_bytes()));
+        (!is_other).then_some(text)
     }
 
     /// A pattern that matches all names of a key.
@@ -342,6 +357,25 @@ mod tests {
         assert_eq!(names.of_state(&key, b"tollgate:2:{*}:api~gcra~1m"), Some(&b"api~gcra~1m"[..]));
         assert_eq!(names.of_state(&key, b"tollgate:2:{*}:api~usage"), None);
         assert_eq!(names.of_state(&key, b"tollgate:2:{=a}:api~gcra~1m"), None);
+    }
+
+    #[test]
+    fn names_of_rules_in_shadow_are_apart() {
+        let (names, policy) = (names(None), Policy::new("api", Quota::per_minute(100)));
+        let in_shadow = names.in_shadow();
+        let key = names.bounded(&Key::global());
+        assert_eq!(text(&in_shadow, &Key::global(), &policy), "tollgate:2:{*}:api~gcra~1m~shadow");
+        assert_eq!(&*in_shadow.of_total(&key, "api"), b"tollgate:2:{*}:api~usage~shadow");
+        for (text, is_state, is_in_shadow) in [
+            ("tollgate:2:{*}:api~gcra~1m", true, false),
+            ("tollgate:2:{*}:api~gcra~1m~shadow", false, true),
+            ("tollgate:2:{*}:api~usage", false, false),
+            ("tollgate:2:{*}:api~usage~shadow", false, false),
+        ] {
+            let text = text.as_bytes();
+            assert_eq!(names.of_state(&key, text).is_some(), is_state);
+            assert_eq!(in_shadow.of_state(&key, text), is_in_shadow.then_some(&b"api~gcra~1m"[..]));
+        }
     }
 
     #[test]

@@ -68,10 +68,20 @@ impl Ending {
         self.by_trailers.is_none() && self.slot.is_none()
     }
 
+    /// The same frame, whose data is in one piece if trailers may be in it.
+    fn in_one_piece<D: Buf + From<Bytes>>(&self, frame: Frame<D>) -> Frame<D> {
+        let is_read = self.by_trailers.as_ref().is_some_and(ByTrailers::is_in_body);
+        let is_in_pieces = |data: &D| data.chunk().len() < data.remaining();
+        if !is_read || !frame.data_ref().is_some_and(is_in_pieces) {
+            return frame;
+        }
+        frame.map_data(|mut data| data.copy_to_bytes(data.remaining()).into())
+    }
+
     /// Follows a frame of the body, `None` at its end. `is_last` says that none follows.
     fn after<D: Buf, E>(&mut self, frame: Option<&Result<Frame<D>, E>>, is_last: bool) {
-        if let (Some(Ok(frame)), Some(waiting)) = (frame, &self.by_trailers) {
-            let in_body = frame.data_ref().and_then(|data| waiting.in_body(data.chunk()));
+        if let (Some(Ok(frame)), Some(waiting)) = (frame, &mut self.by_trailers) {
+            let in_body = frame.data_ref().and_then(|data| waiting.read(data.chunk()));
             if let Some(trailers) = frame.trailers_ref().or(in_body.as_ref())
                 && let Some(charges) = self.by_trailers.take()
             {
@@ -199,6 +209,7 @@ where
             }
             OtherProj::Ending(mut body, ending) => {
                 let frame = ready!(body.as_mut().poll_frame(cx));
+                let frame = frame.map(|frame| frame.map(|frame| ending.in_one_piece(frame)));
                 ending.after(frame.as_ref(), body.is_end_stream());
                 frame
             }

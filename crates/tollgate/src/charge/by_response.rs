@@ -3,11 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use http::header::CONTENT_TYPE;
-use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{Extensions, HeaderMap, Response, StatusCode};
 
+use super::web_trailers::WebTrailers;
 use super::{Charge, CorrectionTask};
 use crate::grpc_type::GrpcType;
 
@@ -103,7 +102,12 @@ impl ByResponse {
         let head = ResponseHead::from(response);
         if let Some(kind) = head.waits_for_trailers() {
             let (headers, extensions) = (response.headers().clone(), response.extensions().clone());
-            let by_trailers = ByTrailers { kind, status: head.status, headers, extensions, charges: self };
+            let in_body = match kind {
+                GrpcType::Plain => None,
+                GrpcType::Web => Some(Box::new(WebTrailers::new(false))),
+                GrpcType::WebText => Some(Box::new(WebTrailers::new(true))),
+            };
+            let by_trailers = ByTrailers { in_body, status: head.status, headers, extensions, charges: self };
             return (Vec::new(), Some(by_trailers));
         }
         (self.settle_by(&head), None)
@@ -125,7 +129,8 @@ impl fmt::Debug for ByResponse {
 /// before that, they stay.
 #[derive(Debug)]
 pub(crate) struct ByTrailers {
-    kind: GrpcType,
+    /// Of gRPC-Web. Boxed, so that other bodies stay small.
+    in_body: Option<Box<WebTrailers>>,
     status: StatusCode,
     headers: HeaderMap,
     extensions: Extensions,
@@ -140,27 +145,13 @@ impl ByTrailers {
         charges.settle_by(&ResponseHead { status, headers, extensions, trailers: Some(trailers) })
     }
 
-    /// The trailers that a part of a body is, if it is the last one of gRPC-Web: a frame with the
-    /// flag 0x80, its length, and lines as of HTTP/1.1 (gRPC's PROTOCOL-WEB).
-    pub(crate) fn in_body(&self, data: &[u8]) -> Option<HeaderMap> {
-        let decoded;
-        let frame = match self.kind {
-            GrpcType::Plain => return None,
-            GrpcType::Web => data,
-            GrpcType::WebText => {
-                decoded = STANDARD.decode(data).ok()?;
-                &decoded
-            }
-        };
-        let (&[0x80, a, b, c, d], lines) = frame.split_first_chunk()? else { return None };
-        if lines.len() != usize::try_from(u32::from_be_bytes([a, b, c, d])).ok()? {
-            return None;
-        }
-        let line = |line: &[u8]| {
-            let colon = line.iter().position(|byte| *byte == b':')?;
-            let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?;
-            Some((HeaderName::from_bytes(&line[..colon]).ok()?, value))
-        };
-        Some(lines.split(|byte| *byte == b'\n').filter_map(line).collect())
+    /// Whether the trailers are in the body.
+    pub(crate) fn is_in_body(&self) -> bool {
+        self.in_body.is_some()
+    }
+
+    /// Reads the next bytes of the body. Returns its trailers once they are complete.
+    pub(crate) fn read(&mut self, data: &[u8]) -> Option<HeaderMap> {
+        self.in_body.as_mut()?.read(data)
     }
 }

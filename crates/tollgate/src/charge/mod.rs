@@ -5,6 +5,7 @@ mod by_response;
 mod extractor;
 mod reservation;
 mod settler;
+mod web_trailers;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,7 @@ use tokio::runtime::Handle;
 use tollgate_core::{Key, Settled};
 
 use crate::denial::Denial;
+use crate::policy_set::PolicyRef;
 
 pub(crate) use by_response::{ByResponse, ByTrailers, OfResponse};
 pub(crate) use reservation::{GrantStamp, Reservation};
@@ -67,7 +69,7 @@ pub struct Charge(Arc<Shared>);
 struct Shared {
     settler: Arc<dyn Settler>,
     /// The number of the policy.
-    policy: usize,
+    policy: PolicyRef,
     /// `None` if the rule did not apply to the request: nothing is charged.
     key: Option<Key>,
     /// `None` once it is settled.
@@ -81,7 +83,7 @@ impl Charge {
     /// it is known that one did. Without a key, the rule did not apply.
     pub(crate) fn new(
         settler: &Arc<dyn Settler>,
-        policy: usize,
+        policy: PolicyRef,
         key: Option<Key>,
         units: u64,
         granted: Option<GrantStamp>,
@@ -97,7 +99,7 @@ impl Charge {
 
     /// Returns the name of the policy.
     pub fn policy(&self) -> &str {
-        self.0.settler.policy(self.0.policy).name()
+        self.0.settler.policy(&self.0.policy).name()
     }
 
     /// Returns the units that were reserved: the estimate and its extensions. 0 once it is settled,
@@ -136,7 +138,7 @@ impl Charge {
     pub async fn extend(&self, units: u64) -> Result<(), Denial> {
         let Shared { settler, policy, key, .. } = &*self.0;
         let Some(key) = key.as_ref().filter(|_| units > 0) else { return Ok(()) };
-        let granted = settler.extend(*policy, key, units).await?;
+        let granted = settler.extend(policy, key, units).await?;
         if let Some(reservation) = &mut *self.0.reservation() {
             reservation.extend(units, granted);
         }
@@ -183,7 +185,7 @@ impl Shared {
 
     fn settle(&self, reservation: Reservation, total: u64) -> settler::Correction {
         let runtime = Handle::try_current().ok().or_else(|| self.runtime.clone());
-        settler::start(&self.settler, self.policy, self.key.clone(), reservation, total, runtime)
+        settler::start(&self.settler, self.policy.clone(), self.key.clone(), reservation, total, runtime)
     }
 }
 
@@ -192,7 +194,7 @@ impl Drop for Shared {
         let Some(reservation) = self.take() else { return };
         match reservation.used() {
             Some(used) => drop(self.settle(reservation, used).detach()),
-            None => settler::keep(&self.settler, self.policy, self.key.clone(), reservation),
+            None => settler::keep(&self.settler, self.policy.clone(), self.key.clone(), reservation),
         }
     }
 }

@@ -11,18 +11,19 @@ use tollgate_core::{Key, Policy, Settled};
 
 use super::reservation::{GrantStamp, Reservation};
 use crate::denial::Denial;
+use crate::policy_set::PolicyRef;
 
 pub(crate) type SettlerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A limiter without the type of its store, which handlers do not know.
 pub(crate) trait Settler: Send + Sync + 'static {
     /// The policy with this number.
-    fn policy(&self, number: usize) -> &Policy;
+    fn policy<'a>(&'a self, policy: &'a PolicyRef) -> &'a Policy;
 
     /// Charges more units. `None` if a failure policy let them pass.
     fn extend<'a>(
         &'a self,
-        policy: usize,
+        policy: &'a PolicyRef,
         key: &'a Key,
         units: u64,
     ) -> SettlerFuture<'a, Result<Option<GrantStamp>, Denial>>;
@@ -30,14 +31,14 @@ pub(crate) trait Settler: Send + Sync + 'static {
     /// Corrects what a reservation has charged.
     fn settle<'a>(
         &'a self,
-        policy: usize,
+        policy: &'a PolicyRef,
         key: &'a Key,
         reservation: &'a Reservation,
         total: u64,
     ) -> SettlerFuture<'a, Settled>;
 
     /// Shows observers how a charge has ended.
-    fn show(&self, policy: usize, settled: Settled);
+    fn show(&self, policy: &PolicyRef, settled: Settled);
 }
 
 /// A correction that goes on.
@@ -55,7 +56,7 @@ pub(super) enum Correction {
 /// Starts to correct a reservation to `total`.
 pub(super) fn start(
     settler: &Arc<dyn Settler>,
-    policy: usize,
+    policy: PolicyRef,
     key: Option<Key>,
     reservation: Reservation,
     total: u64,
@@ -76,7 +77,12 @@ pub(super) fn start(
 }
 
 /// Leaves a reservation as it is, and shows that to observers.
-pub(super) fn keep(settler: &Arc<dyn Settler>, policy: usize, key: Option<Key>, reservation: Reservation) {
+pub(super) fn keep(
+    settler: &Arc<dyn Settler>,
+    policy: PolicyRef,
+    key: Option<Key>,
+    reservation: Reservation,
+) {
     let Some(key) = key else { return };
     let total = reservation.reserved();
     drop(Unsettled { settler: Arc::clone(settler), policy, key, reservation, total, is_done: false });
@@ -105,7 +111,7 @@ impl Correction {
 /// has stopped, the charge stays, and observers hear of it.
 struct Unsettled {
     settler: Arc<dyn Settler>,
-    policy: usize,
+    policy: PolicyRef,
     key: Key,
     reservation: Reservation,
     total: u64,
@@ -115,8 +121,8 @@ struct Unsettled {
 impl Unsettled {
     async fn finish(&mut self) -> Settled {
         let Unsettled { settler, policy, key, reservation, total, .. } = &*self;
-        let settled = settler.settle(*policy, key, reservation, *total).await;
-        settler.show(*policy, settled);
+        let settled = settler.settle(policy, key, reservation, *total).await;
+        settler.show(policy, settled);
         self.is_done = true;
         settled
     }
@@ -126,9 +132,9 @@ impl Drop for Unsettled {
     fn drop(&mut self) {
         if !self.is_done {
             let (grants, total) =
-                self.reservation.correction(self.settler.policy(self.policy), &self.key, self.total);
+                self.reservation.correction(self.settler.policy(&self.policy), &self.key, self.total);
             let unchanged = Settled::unchanged(&grants, total);
-            self.settler.show(self.policy, self.reservation.settled(self.total, unchanged));
+            self.settler.show(&self.policy, self.reservation.settled(self.total, unchanged));
         }
     }
 }

@@ -129,16 +129,26 @@ pub(super) fn refuse(
     if is_wrong { Err(Mistake::new(field, reason)) } else { Ok(()) }
 }
 
+/// Refuses a cost that no policy of a rule lets pass. The warnings name those that do not.
+fn refuse_cost_beyond_all(rule: &Rule, fields: &RuleFields) -> Result<(), Mistake> {
+    let Some(UnitsOr::Units(Units(cost))) = fields.cost else { return Ok(()) };
+    let most = rule.variants().iter().map(|variant| variant.policy.largest_cost()).max().unwrap_or(0);
+    let never = format!("no request would pass: at most {most}");
+    refuse(cost > most && fields.quota_by.is_none(), "cost", never)
+}
+
 impl Registry {
     pub(super) fn build(&self, fields: &RuleFields) -> Result<Rule, Mistake> {
         let of = |field| move |reason| Mistake { field, reason };
         let policy = fields.policy()?;
-        let mut rule = policy.by(fields.by.0.extractor(self).map_err(of("by"))?);
+        let rule = policy.by(fields.by.0.extractor(self).map_err(of("by"))?);
+        let mut rule = rule.with_key_text(&fields.by.0.to_string());
         if let Some(missing_key) = fields.missing_key {
             rule = rule.on_missing_key(missing_key.into());
         }
         rule = self.with_costs(rule, fields)?;
         rule = self.with_choices(rule, fields)?;
+        refuse_cost_beyond_all(&rule, fields)?;
         rule = self.with_exemptions(rule, fields)?;
         if let Some(wait) = fields.max_wait.filter(|_| rule.policy().is_in_flight()) {
             rule = rule.wait_at_most(wait.0.0);
@@ -182,14 +192,13 @@ impl Registry {
         match &fields.cost {
             None => {}
             Some(UnitsOr::Units(Units(units))) => {
-                let (units, most) = (*units, rule.policy().largest_cost());
-                let never = format!("no request would pass: at most {most}");
-                let has_one_quota = fields.tiers.is_none() && fields.quota_by.is_none();
-                refuse(units > most && has_one_quota, "cost", never)?;
+                let units = *units;
                 refuse(units == 0, "cost", "nothing would be limited: at least 1")?;
                 rule = rule.cost(move |_| units);
             }
             Some(UnitsOr::Value(name)) => {
+                let is_number = name.bytes().all(|sign| sign.is_ascii_digit());
+                refuse(is_number, "cost", "a number has no quotes, and the name of a cost has letters")?;
                 let cost = cost("cost", name)?;
                 rule = rule.cost(move |head| cost(head));
             }
@@ -264,6 +273,9 @@ impl Registry {
 
     fn with_exemptions(&self, mut rule: Rule, fields: &RuleFields) -> Result<Rule, Mistake> {
         if let Some(when) = fields.when.clone() {
+            if let Some(paths) = when.paths() {
+                rule = rule.only_on(paths);
+            }
             rule = rule.exempt(move |head: &Head<'_>| !when.is_met_by(head));
         }
         for exemption in fields.exempt.iter().flat_map(|exempt| &exempt.0) {

@@ -4,7 +4,8 @@ use std::error::Error;
 use std::fmt;
 
 /// The reason why rules are refused. Its message is one line: it names the line, the rule, the
-/// field, the value, and what is allowed.
+/// field, the value, and what is allowed. It quotes nothing of a text that is not of its format,
+/// and 20 characters at most of the name of a field.
 ///
 /// ```
 /// use tollgate::config::RuleFile;
@@ -22,7 +23,7 @@ use std::fmt;
 ///     r#"line 4, rule "api", quota: "fortnight" is not a time such as 10s, 500ms, 5min, h or d"#
 /// );
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ConfigError {
     pub(super) line: Option<usize>,
     pub(super) rule: Option<String>,

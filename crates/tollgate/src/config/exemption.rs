@@ -1,9 +1,9 @@
 //! Requests that a rule ignores, in text.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
+use super::key::is_name;
 use super::values::InText;
 use crate::extract::Networks;
 
@@ -22,14 +22,18 @@ impl InText for ExemptionText {
 }
 
 impl FromStr for ExemptionText {
-    type Err = Infallible;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<ExemptionText, Infallible> {
-        Ok(match text {
-            "cors-preflight" => ExemptionText::CorsPreflight,
-            _ if Networks::parse([text]).is_ok() => ExemptionText::Network(text.to_owned()),
-            _ => ExemptionText::Named(text.to_owned()),
-        })
+    fn from_str(text: &str) -> Result<ExemptionText, String> {
+        match text {
+            "cors-preflight" => Ok(ExemptionText::CorsPreflight),
+            _ if Networks::parse([text]).is_ok() => Ok(ExemptionText::Network(text.to_owned())),
+            _ if is_name(text) => Ok(ExemptionText::Named(text.to_owned())),
+            _ => Err(format!(
+                "{text:?} is not a network, an address, cors-preflight or the name of an exemption: a to z, 0 to 9, - \
+                 and _"
+            )),
+        }
     }
 }
 

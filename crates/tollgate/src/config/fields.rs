@@ -1,6 +1,5 @@
 //! The fields of a rule in a file.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_core::{Share, TimeSpan};
 
@@ -12,13 +11,10 @@ use super::when::When;
 use crate::rule::MissingKey;
 
 /// A rule: a quota, or a number of requests in flight, for each key.
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[schemars(rename = "Rule")]
-#[serde(
-    rename_all = "kebab-case",
-    deny_unknown_fields,
-    expecting = "a table with name, quota, by and others"
-)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Rule"))]
+#[serde(remote = "Self", rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct RuleFields {
     /// The name of the policy: printable ASCII, once in a file.
     pub(super) name: String,
@@ -114,7 +110,8 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum AlgorithmName {
     Gcra,
@@ -126,14 +123,16 @@ pub(super) enum AlgorithmName {
     SlidingLog,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ModeName {
     Enforce,
     Shadow,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum MissingKeyName {
     Refuse,
@@ -151,8 +150,9 @@ impl From<MissingKeyName> for MissingKey {
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table such as { by = \"plan\", quotas = { pro = \"600/min\" } }")]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct TiersFields {
     /// The class of the registry that chooses a tier.
     pub(super) by: String,
@@ -160,8 +160,9 @@ pub(super) struct TiersFields {
     pub(super) quotas: NamedValues<UnitsOr<Rate>>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table such as { by = \"class\", units = { batch = 200 } }")]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct LeavingFields {
     /// The class of the registry.
     pub(super) by: String,
@@ -169,8 +170,9 @@ pub(super) struct LeavingFields {
     pub(super) units: NamedValues<Units>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table such as { after = 20, for = \"15m\" }")]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct BlockFields {
     /// How many denials within one window start a block.
     pub(super) after: u32,

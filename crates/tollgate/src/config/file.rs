@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_path_to_error::{Path, Segment};
+use toml::de::DeTable;
 
 use super::error::ConfigError;
 use super::fields::RuleFields;
-use super::place::{PathStep, SourceText, line_at};
+use super::message::{hint, name, one_line, reason};
+use super::place::{Format, PathStep, SourceText, work};
 use super::rule::RuleConfig;
 
 /// The rules of a file, checked. [`Registry::rules`](super::Registry::rules) makes
@@ -33,13 +34,14 @@ pub struct RuleFile {
     schema: Option<String>,
     rules: Vec<RuleConfig>,
     text: Box<str>,
-    is_toml: bool,
+    format: Format,
 }
 
 /// Rules for a rate limiter.
-#[derive(Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RuleFile")]
-#[serde(deny_unknown_fields, expecting = "a table with the list rule")]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "RuleFile"))]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct FileFields {
     /// The address of this schema, for editors.
     #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
@@ -54,7 +56,7 @@ impl RuleFile {
     /// # Errors
     /// [`ConfigError`] with the line of the first mistake.
     pub fn from_toml(text: &str) -> Result<RuleFile, ConfigError> {
-        RuleFile::read(SourceText::Toml(text))
+        RuleFile::read(&SourceText::new(Format::Toml, text))
     }
 
     /// Reads rules in JSON, with the same fields.
@@ -62,10 +64,10 @@ impl RuleFile {
     /// # Errors
     /// [`ConfigError`] with the line of the first mistake.
     pub fn from_json(text: &str) -> Result<RuleFile, ConfigError> {
-        RuleFile::read(SourceText::Json(text))
+        RuleFile::read(&SourceText::new(Format::Json, text))
     }
 
-    pub(super) fn read(source: SourceText<'_>) -> Result<RuleFile, ConfigError> {
+    pub(super) fn read(source: &SourceText<'_>) -> Result<RuleFile, ConfigError> {
         let FileFields { schema, rule: fields } = source.fields()?;
         let (mut rules, mut names) = (Vec::new(), HashSet::new());
         for (at, fields) in fields.into_iter().enumerate() {
@@ -81,11 +83,7 @@ impl RuleFile {
                 source.in_file(&path, "no rules: nothing would be limited; a rule has name, quota and by")
             );
         }
-        let (text, is_toml) = match source {
-            SourceText::Toml(text) => (text.into(), true),
-            SourceText::Json(text) => (text.into(), false),
-        };
-        Ok(RuleFile { schema, rules, text, is_toml })
+        Ok(RuleFile { schema, rules, text: source.text.into(), format: source.format })
     }
 
     /// The rules, in their order.
@@ -105,8 +103,8 @@ impl RuleFile {
     }
 
     /// The JSON Schema of such a file, by which editors complete and check it.
-    pub fn json_schema() -> String {
-        serde_json::to_string_pretty(&schema_for!(FileFields)).unwrap_or_default()
+    pub const fn json_schema() -> &'static str {
+        include_str!("schema.json")
     }
 
     fn to_fields(&self) -> FileFields {
@@ -114,10 +112,9 @@ impl RuleFile {
         FileFields { schema: self.schema.clone(), rule }
     }
 
-    /// Adds the line to an error of a rule.
-    pub(super) fn in_rule(&self, at: usize, error: ConfigError) -> ConfigError {
-        let source = if self.is_toml { SourceText::Toml(&self.text) } else { SourceText::Json(&self.text) };
-        source.in_rule(at, error)
+    /// The text that was read.
+    pub(super) fn source(&self) -> SourceText<'_> {
+        SourceText::new(self.format, &self.text)
     }
 }
 
@@ -134,23 +131,21 @@ impl fmt::Debug for RuleFile {
 }
 
 impl SourceText<'_> {
-    fn fields(self) -> Result<FileFields, ConfigError> {
-        match self {
-            SourceText::Toml(text) => {
-                let at = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
-                let syntax =
-                    |error: toml::de::Error| self.syntax(text, line_at(text, at(&error)), error.message());
-                let deserializer = toml::Deserializer::parse(text).map_err(syntax)?;
+    fn fields(&self) -> Result<FileFields, ConfigError> {
+        work::note(2 * self.text.len());
+        match self.format {
+            Format::Toml => {
+                let syntax = |error: toml::de::Error| self.syntax(self.line_of(&error), error.message());
+                let deserializer = toml::Deserializer::parse(self.text).map_err(syntax)?;
                 serde_path_to_error::deserialize(deserializer)
                     .map_err(|error| self.in_file(&steps(error.path()), error.inner().message()))
             }
-            SourceText::Json(text) => {
-                let syntax =
-                    |error: serde_json::Error| self.syntax(text, error.line(), &without_place(&error));
+            Format::Json => {
+                let syntax = |error: serde_json::Error| self.syntax(error.line(), &without_place(&error));
                 // The whole text first, since a line is found in a whole text only.
-                serde_json::from_str::<&RawValue>(text).map_err(syntax)?;
-                let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text));
-                read.map_err(|error| {
+                serde_json::from_str::<&RawValue>(self.text).map_err(syntax)?;
+                let mut deserializer = serde_json::Deserializer::from_str(self.text);
+                serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
                     let (path, error) = (steps(error.path()), error.into_inner());
                     let message = without_place(&error);
                     match error.is_data() {
@@ -166,37 +161,46 @@ impl SourceText<'_> {
         }
     }
 
-    fn syntax(self, text: &str, line: usize, message: &str) -> ConfigError {
-        let format = if matches!(self, SourceText::Toml(_)) { "TOML" } else { "JSON" };
-        let line = line.max(1);
-        let wrong: String = text.lines().nth(line - 1).unwrap_or_default().trim().chars().take(60).collect();
-        let list = if wrong == "[rule]" { ": write [[rule]] for each rule" } else { "" };
-        let reason = format!("{wrong:?} is not {format}: {}{list}", one_line(message));
+    /// An error of a text that is not of its format. It does not quote the text.
+    fn syntax(&self, line: usize, message: &str) -> ConfigError {
+        let (line, format) = (line.max(1), if self.format == Format::Toml { "TOML" } else { "JSON" });
+        let reason = format!("not {format}: {}{}", one_line(message), hint(self.format, self.text, line));
         ConfigError { line: Some(line), rule: None, field: None, reason }
     }
 
+    /// The line of an error of TOML. One about too many levels has no place: its line is the first
+    /// one with which the text has this error.
+    fn line_of(&self, error: &toml::de::Error) -> usize {
+        let Some(span) = error.span() else {
+            let ends: Vec<usize> = self.text.match_indices('\n').map(|(end, _)| end).collect();
+            let has_error =
+                |text: &str| DeTable::parse(text).is_err_and(|other| other.message() == error.message());
+            return 1 + ends.partition_point(|end| !has_error(&self.text[..*end]));
+        };
+        self.line_at(span.start)
+    }
+
     /// An error at a path from the top of the file.
-    pub(super) fn in_file(self, path: &[PathStep], reason: &str) -> ConfigError {
+    pub(super) fn in_file(&self, path: &[PathStep], message: &str) -> ConfigError {
         let (line, _) = self.find(path);
         let (rule, field) = match path {
             [PathStep::Name(list), PathStep::Index(at), field @ ..] => {
-                let name =
+                let of_name =
                     [PathStep::Name(list.clone()), PathStep::Index(*at), PathStep::Name("name".to_owned())];
-                (self.find(&name).1, field)
+                (self.find(&of_name).1, field)
             }
             other => (None, other),
         };
         let field = field.iter().map(|step| match step {
-            PathStep::Name(name) => name.escape_debug().to_string(),
+            PathStep::Name(field) => name(field),
             PathStep::Index(at) => at.to_string(),
         });
         let field = Some(field.collect::<Vec<_>>().join(".")).filter(|field| !field.is_empty());
-        let reason = plain(&one_line(reason)) + example(reason);
-        ConfigError { line: Some(line), rule, field, reason }
+        ConfigError { line: Some(line), rule, field, reason: reason(path, &one_line(message)) }
     }
 
     /// Adds the line to an error of the rule at a place.
-    pub(super) fn in_rule(self, at: usize, error: ConfigError) -> ConfigError {
+    pub(super) fn in_rule(&self, at: usize, error: ConfigError) -> ConfigError {
         let rule = [PathStep::Name("rule".to_owned()), PathStep::Index(at)];
         let path: Vec<PathStep> = rule.into_iter().chain(error.field.clone().map(PathStep::Name)).collect();
         ConfigError { line: Some(self.find(&path).0), ..error }
@@ -217,28 +221,4 @@ fn without_place(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     message.strip_suffix(&place).unwrap_or(&message).to_owned()
-}
-
-/// Replaces the names of types, which only Rust's readers know.
-fn plain(reason: &str) -> String {
-    let number = "expected a whole number from 0 to 4294967295";
-    reason.replace("expected u32", number).replace("expected a sequence", "expected a list: [[rule]] in TOML")
-}
-
-/// What a field that is missing looks like.
-fn example(reason: &str) -> &'static str {
-    match reason {
-        "missing field `rule`" => {
-            ": each rule begins with [[rule]] in TOML, and is in the list \"rule\" in JSON"
-        }
-        "missing field `name`" => ": such as name = \"api\"",
-        "missing field `by`" => ": what divides the quota among callers, such as by = \"ip\"",
-        "missing field `for`" => ": how long a block lasts, such as for = \"15m\"",
-        "missing field `after`" => ": how many denials start a block, such as after = 20",
-        _ => "",
-    }
-}
-
-fn one_line(message: &str) -> String {
-    message.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }

@@ -8,17 +8,17 @@ use serde_json::Value;
 use super::error::ConfigError;
 use super::fields::RuleFields;
 use super::file::{FileFields, RuleFile, steps};
-use super::place::{PathStep, SourceText};
+use super::place::{Format, PathStep, SourceText, work};
 use super::rule::RuleConfig;
 
-/// How many mistakes are listed at most: each is searched in the whole text.
-pub(super) const MOST: usize = 100;
+/// How many mistakes and warnings are listed at most.
+pub(super) const MOST: usize = 1_000;
 
 /// Fields on which others depend. Without them, fields that are correct would seem to be mistakes.
 const DEPENDED_ON: [&str; 6] = ["name", "quota", "zone", "in-flight", "by", "reserve"];
 
 impl RuleFile {
-    /// Returns every mistake of rules in TOML, in the order of their lines: at most 100. A text
+    /// Returns every mistake of rules in TOML, in the order of their lines: at most 1,000. A text
     /// that is not TOML is one mistake.
     ///
     /// ```
@@ -34,20 +34,26 @@ impl RuleFile {
     /// assert_eq!(lines, [Some(4), Some(5)]);
     /// ```
     pub fn mistakes_in_toml(text: &str) -> Vec<ConfigError> {
-        mistakes(SourceText::Toml(text), toml::from_str(text).ok())
+        mistakes(&SourceText::new(Format::Toml, text))
     }
 
     /// Returns every mistake of rules in JSON: see [`RuleFile::mistakes_in_toml`].
     pub fn mistakes_in_json(text: &str) -> Vec<ConfigError> {
-        mistakes(SourceText::Json(text), serde_json::from_str(text).ok())
+        mistakes(&SourceText::new(Format::Json, text))
     }
 }
 
-/// The mistakes in a text, of which this is the value unless its form is wrong.
-fn mistakes(source: SourceText<'_>, value: Option<Value>) -> Vec<ConfigError> {
+fn mistakes(source: &SourceText<'_>) -> Vec<ConfigError> {
     let Err(first) = RuleFile::read(source) else { return Vec::new() };
+    work::note(source.text.len());
+    // There is none if the form of the text is wrong.
+    let value: Option<Value> = match source.format {
+        Format::Toml => toml::from_str(source.text).ok(),
+        Format::Json => serde_json::from_str(source.text).ok(),
+    };
+    let mut found = Found { source, mistakes: Vec::new(), known: HashSet::new() };
     // Not all can be found in the value, such as a field that is given twice.
-    let mut found = Found { source, mistakes: vec![first] };
+    found.add(first);
     if let Some(Value::Object(mut file)) = value {
         let rules = file.insert("rule".to_owned(), Value::Array(Vec::new()));
         found.read::<FileFields>(&mut Value::Object(file), &[]);
@@ -69,14 +75,15 @@ fn mistakes(source: SourceText<'_>, value: Option<Value>) -> Vec<ConfigError> {
     found.mistakes
 }
 
-struct Found<'a> {
-    source: SourceText<'a>,
+struct Found<'a, 't> {
+    source: &'a SourceText<'t>,
     mistakes: Vec<ConfigError>,
+    known: HashSet<ConfigError>,
 }
 
-impl Found<'_> {
+impl Found<'_, '_> {
     fn add(&mut self, mistake: ConfigError) {
-        if !self.mistakes.contains(&mistake) {
+        if self.known.insert(mistake.clone()) {
             self.mistakes.push(mistake);
         }
     }
@@ -95,7 +102,7 @@ impl Found<'_> {
     /// Reads a table. Reports each field with a mistake in its form, and removes it. Returns the
     /// value if there was none.
     fn read<T: DeserializeOwned>(&mut self, table: &mut Value, place: &[PathStep]) -> Option<T> {
-        let mut wrong = Vec::new();
+        let mut wrong = HashSet::new();
         while self.mistakes.len() < MOST {
             let error = match serde_path_to_error::deserialize(&*table) {
                 Ok(read) => return wrong.is_empty().then_some(read),
@@ -108,7 +115,7 @@ impl Found<'_> {
                 Some(PathStep::Name(name)) => Some(name.as_str()),
                 _ => missing,
             };
-            if field.is_none_or(|field| !wrong.iter().any(|other| other == field)) {
+            if field.is_none_or(|field| !wrong.contains(field)) {
                 self.add(self.source.in_file(&[place, &path].concat(), &reason));
             }
             match missing {
@@ -116,7 +123,7 @@ impl Found<'_> {
                 Some(name) => table.as_object_mut()?.insert(name.to_owned(), "ip".into()),
                 None => table.as_object_mut()?.remove(field?),
             };
-            wrong.push(field?.to_owned());
+            wrong.insert(field?.to_owned());
         }
         None
     }

@@ -43,7 +43,13 @@
 //! A mistake is a [`ConfigError`]: one line with the line of the file, the rule, the field, the
 //! value, and what is allowed. A file without rules, a field that does not exist, and a name or a
 //! field that is given twice are mistakes too. [`RuleFile::mistakes_in_toml`] lists all of them.
-//! [`RuleFile::warnings`] lists ways around the rules of a file without mistakes.
+//! [`RuleFile::warnings`] lists ways around the rules of a file without mistakes, and requests that
+//! never pass. Of a text that is no file of rules, an error contains no more than 20 characters of
+//! a name, since it may be a secret.
+//!
+//! Tens of rules are usual, and a thousand is much: each request asks each rule whether it applies.
+//! Use [tiers](crate::Rule::tiers) or a [quota of the request](crate::Rule::quota) for thousands of
+//! tenants. Files of 5,000 rules are tested.
 //!
 //! # The fields of a rule
 //!
@@ -61,7 +67,7 @@
 //! | `max-wait` | `"5s"` | how long `leaky-bucket` delays a request (the window by default), or a request waits [for a slot](crate::Rule::wait_at_most) |
 //! | `lease`, `held-at-most` | `"15s"` | of requests in flight: [`Policy::with_lease`](crate::Policy::with_lease), [`Rule::held_at_most`](crate::Rule::held_at_most) |
 //! | `when` | `{ path = "/api/*" }` | the requests to which the rule applies: see [below](#when) |
-//! | `exempt` | `["10.0.0.0/8", "cors-preflight"]` | requests that it [ignores](crate::Rule::exempt): networks, `cors-preflight`, or an exemption of the registry |
+//! | `exempt` | `["10.0.0.0/8", "cors-preflight"]` | requests that it [ignores](crate::Rule::exempt): networks, `cors-preflight`, or an exemption of the registry: `a` to `z`, `0` to `9`, `-` and `_` |
 //! | `missing-key` | `"skip"` | [`MissingKey`](crate::MissingKey): `refuse` (default), `skip`, `one-key` |
 //! | `cost` | `5`, `"kib"` | what a request [costs](crate::Rule::cost): a number, or a cost of the registry |
 //! | `reserve`, `reserve-at-most` | `"tokens"`, `"1/2"` | a cost of the registry that [estimates](crate::Rule::reserve), and its [bound](crate::Rule::reserve_at_most) |
@@ -108,7 +114,8 @@
 //!
 //! - `path`: a path, the beginning of paths before `*`, or a list of them. `/api/*` is every path
 //!   that begins with `/api/`, so not `/api`.
-//! - `method`: a method, or a list of them. `GET` includes `HEAD`, since routers answer it alike.
+//! - `method`: a method, or a list of them. `GET` includes `HEAD`, since routers answer it alike,
+//!   and a WebSocket over HTTP/2, which is a `CONNECT` with a path.
 //! - `header`: the name of a header that the request has. A caller escapes the rule by omitting it.
 //!
 //! **The path is compared as received**: undecoded, and without the query. `//api` and `/api`
@@ -125,12 +132,16 @@ mod exemption;
 mod fields;
 mod file;
 mod key;
+mod message;
 mod mistakes;
 mod open;
 mod place;
 mod rate;
 mod registry;
 mod rule;
+#[cfg(test)]
+mod schema;
+mod table;
 #[cfg(test)]
 mod tests;
 mod values;

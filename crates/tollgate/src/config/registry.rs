@@ -62,6 +62,8 @@ pub struct Registry {
     pub(super) response_costs: ByName<ResponseCost>,
     pub(super) exemptions: ByName<dyn Exemption>,
     client_ip: Option<ClientIp>,
+    /// The fields that rules must have, by the names of these rules.
+    required: BTreeMap<String, Vec<&'static str>>,
     /// Whether it has a closure for any name, which checks a file without the application.
     pub(super) any_name: bool,
     /// Whether keys are for output.
@@ -159,6 +161,28 @@ impl Registry {
         self
     }
 
+    /// Requires a rule with this name, which has these fields and is not in shadow. Name the rules
+    /// here that handlers name, as in [`Permit::charge`](crate::Permit::charge): a file that
+    /// renames or removes one is refused, also if it is [followed](Registry::open).
+    ///
+    /// ```
+    /// use tollgate::config::{Registry, RuleFile};
+    ///
+    /// let registry = Registry::new().require("api", []).require("log-ins", ["block"]);
+    /// let rule = |name: &str| format!("[[rule]]\nname = \"{name}\"\nquota = \"5/min\"\nby = \"ip\"\n");
+    /// let file = RuleFile::from_toml(&(rule("api") + &rule("log-ins")))?;
+    /// assert_eq!(
+    ///     registry.rules(&file).unwrap_err().to_string(),
+    ///     "line 5, rule \"log-ins\", block: missing: the application needs it"
+    /// );
+    /// # Ok::<(), tollgate::config::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn require(mut self, rule: &str, fields: impl IntoIterator<Item = &'static str>) -> Registry {
+        self.required.entry(rule.to_owned()).or_default().extend(fields);
+        self
+    }
+
     /// Makes `ip` and exempt networks those of the client behind proxies. Otherwise they are those
     /// of the connection.
     #[must_use]
@@ -169,9 +193,11 @@ impl Registry {
     /// Makes the rules of a file, for [`RateLimitLayer::try_new`](crate::RateLimitLayer::try_new).
     ///
     /// # Errors
-    /// [`ConfigError`] for the first name that this registry does not have.
+    /// [`ConfigError`] for the first name that this registry does not have, and for the first rule
+    /// that it [requires](Registry::require) and the file lacks.
     pub fn rules(&self, file: &RuleFile) -> Result<Vec<Rule>, ConfigError> {
-        let rule = |(at, config)| self.rule(config).map_err(|error| file.in_rule(at, error));
+        self.required.iter().try_for_each(|(rule, fields)| check_required(file, rule, fields))?;
+        let rule = |(at, config)| self.rule(config).map_err(|error| file.source().in_rule(at, error));
         file.rules().iter().enumerate().map(rule).collect()
     }
 
@@ -231,6 +257,27 @@ impl Registry {
             None => Err(Mistake::new(field, unknown())),
         }
     }
+}
+
+/// Checks that a file has a rule with these fields that is enforced.
+fn check_required(file: &RuleFile, name: &str, fields: &[&'static str]) -> Result<(), ConfigError> {
+    let mistake = |field: Option<&str>, reason: &str| {
+        let (rule, field) = (Some(name.to_owned()), field.map(str::to_owned));
+        ConfigError { line: None, rule, field, reason: reason.to_owned() }
+    };
+    let Some(at) = file.rules().iter().position(|rule| rule.name() == name) else {
+        return Err(mistake(None, "missing: the application needs a rule with this name"));
+    };
+    let values = serde_json::to_value(&file.rules()[at]).unwrap_or_default();
+    let missing = fields.iter().find(|field| values.get(**field).is_none());
+    let wrong = match missing {
+        Some(field) => Some(mistake(Some(field), "missing: the application needs it")),
+        None if values["mode"] == "shadow" => {
+            Some(mistake(Some("mode"), "the application needs this rule, so it cannot be in shadow"))
+        }
+        None => None,
+    };
+    wrong.map_or(Ok(()), |error| Err(file.source().in_rule(at, error)))
 }
 
 fn names<T>(closures: &BTreeMap<String, T>) -> String {

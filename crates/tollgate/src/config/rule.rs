@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
 use serde_json::json;
@@ -11,6 +10,7 @@ use tollgate_core::{Algorithm, Policy, TimeSpan};
 
 use super::error::{ConfigError, Mistake};
 use super::fields::RuleFields;
+use super::message::escaped;
 use super::rate::Rate;
 use super::registry::Registry;
 use super::values::AsText;
@@ -126,7 +126,8 @@ pub(super) fn mistake_in(fields: &RuleFields, mistake: Mistake) -> ConfigError {
         Some(value) if !reason.starts_with('"') => format!("{value}: {reason}"),
         _ => reason,
     };
-    ConfigError { line: None, rule: Some(fields.name.clone()), field: Some(field.to_owned()), reason }
+    let (rule, field, reason) = (Some(fields.name.clone()), Some(field.to_owned()), escaped(&reason));
+    ConfigError { line: None, rule, field, reason }
 }
 
 impl PartialEq for RuleConfig {
@@ -137,23 +138,13 @@ impl PartialEq for RuleConfig {
 
 impl Serialize for RuleConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.fields.serialize(serializer)
+        Serialize::serialize(&self.fields, serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for RuleConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RuleConfig, D::Error> {
-        RuleConfig::try_new(RuleFields::deserialize(deserializer)?).map_err(D::Error::custom)
-    }
-}
-
-impl JsonSchema for RuleConfig {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        RuleFields::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        RuleFields::json_schema(generator)
+        RuleConfig::try_new(<RuleFields as Deserialize>::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
@@ -206,5 +197,5 @@ fn one_line(text: &str) -> Result<RuleFields, String> {
     for (option, value) in options {
         fields[option] = value.into();
     }
-    serde_json::from_value(fields).map_err(|error| error.to_string())
+    serde_json::from_value(fields).map_err(|error| escaped(&error.to_string()))
 }

@@ -5,7 +5,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tollgate_core::{Quota, Share, TimeSpan};
@@ -248,48 +247,18 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for NamedValues<V> {
     }
 }
 
-/// Reads and describes a type by its forms.
+/// Reads a type by its forms.
 macro_rules! value {
-    ($type:ty, $($bound:ident)?, $schema:tt) => {
+    ($type:ty $(, $bound:ident)?) => {
         impl<'de, $($bound: InText)?> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
                 deserializer.deserialize_any(AnyValue(PhantomData::<$type>))
             }
         }
-
-        impl<$($bound: InText)?> JsonSchema for $type {
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($type).into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!($schema)
-            }
-        }
     };
 }
 
-value!(AsText<T>, T, { "type": "string", "examples": [T::EXAMPLE] });
-value!(Units, , { "type": "integer", "minimum": 0, "maximum": Quota::MAX_UNITS });
-value!(UnitsOr<T>, T, { "type": ["integer", "string"], "minimum": 0, "examples": [T::EXAMPLE] });
-value!(OneOrMany<T>, T, {
-    "type": ["string", "array"], "items": { "type": "string" }, "minItems": 1, "examples": [T::EXAMPLE]
-});
-
-impl<V: JsonSchema> JsonSchema for NamedValues<V> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "NamedValues".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        <std::collections::BTreeMap<String, V>>::json_schema(generator)
-    }
-}
+value!(AsText<T>, T);
+value!(Units);
+value!(UnitsOr<T>, T);
+value!(OneOrMany<T>, T);

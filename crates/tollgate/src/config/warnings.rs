@@ -1,6 +1,6 @@
 //! What is probably not meant by a file without mistakes.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 use super::error::ConfigError;
 use super::exemption::ExemptionText;
@@ -9,13 +9,19 @@ use super::file::RuleFile;
 use super::mistakes::MOST;
 use super::registry::Registry;
 use super::rule::RuleConfig;
+use super::values::{Units, UnitsOr};
 use super::when::When;
 use crate::layer::{RateLimitLayer, RuleChange};
+
+/// How many tiers and classes a warning names.
+const MOST_NAMED: usize = 5;
 
 impl RuleFile {
     /// Returns a warning for each way around a rule: a key that callers invent, a header or a key
     /// that they omit. There is none if another rule without such a way applies to the same
-    /// requests, such as one by address. At most 100 are listed.
+    /// requests, such as one by address. And one for each rule with requests that never pass, since
+    /// the quota of their tier or their class is less than a request costs. At most 1,000 are
+    /// listed.
     ///
     /// ```
     /// use tollgate::config::RuleFile;
@@ -28,17 +34,13 @@ impl RuleFile {
     /// # Ok::<(), tollgate::config::ConfigError>(())
     /// ```
     pub fn warnings(&self) -> Vec<ConfigError> {
-        let firm: Vec<_> = self.rules().iter().filter(|rule| rule.is_firm()).collect();
-        let is_open = |rule: &RuleConfig| {
-            let when = rule.fields.when.as_ref();
-            !firm.iter().any(|other| other.fields.when.as_ref().is_none_or(|other| other.includes(when)))
-        };
-        let open = self.rules().iter().enumerate().filter(|(_, rule)| is_open(rule));
-        let warnings = open.flat_map(|(at, rule)| {
-            let ways = rule.ways_around().into_iter().flatten();
-            ways.map(move |(field, reason)| self.in_rule(at, rule.mistake(field, &reason)))
+        let (source, guards) = (self.source(), Guards::new(self.rules()));
+        let warnings = self.rules().iter().enumerate().flat_map(|(at, rule)| {
+            let ways = rule.ways_around().into_iter().flatten().filter(|_| !guards.cover(rule));
+            let all: Vec<_> = ways.chain(rule.never_passes().map(|reason| ("cost", reason))).collect();
+            all.into_iter().map(move |(field, reason)| (at, rule.mistake(field, &reason)))
         });
-        warnings.take(MOST).collect()
+        warnings.take(MOST).map(|(at, warning)| source.in_rule(at, warning)).collect()
     }
 
     /// Returns what becomes of each rule if this file replaces an earlier one, as
@@ -61,15 +63,50 @@ impl RuleFile {
         let any = Registry::of_any_name();
         let layer = RateLimitLayer::try_new(any.rules(earlier)?).map_err(refused)?;
         let changes = layer.replace(any.rules(self)?).map_err(refused)?;
-        let by = |file: &RuleFile, name: &str| {
-            file.rules().iter().find(|rule| rule.name() == name).map(|rule| rule.fields.by.clone())
-        };
-        let change = |name: &str| match (by(earlier, name), by(self, name)) {
-            (Some(was), Some(is)) if was != is => Some(RuleChange::StartsAgain),
-            _ => changes.of(name),
-        };
-        let names: BTreeSet<_> = self.rules().iter().chain(earlier.rules()).map(RuleConfig::name).collect();
-        Ok(names.into_iter().filter_map(|name| Some((name.to_owned(), change(name)?))).collect())
+        let mut changes: Vec<_> = changes.iter().map(|(name, change)| (name.to_owned(), change)).collect();
+        changes.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(changes)
+    }
+}
+
+/// The rules of a file that limit the rate of all requests to which they apply.
+struct Guards<'a> {
+    /// Whether one applies to every request.
+    all: bool,
+    /// Those without a path.
+    without_path: Vec<&'a When>,
+    /// The others, by each of their paths.
+    by_path: HashMap<&'a str, Vec<&'a When>>,
+}
+
+impl<'a> Guards<'a> {
+    fn new(rules: &'a [RuleConfig]) -> Guards<'a> {
+        let mut guards = Guards { all: false, without_path: Vec::new(), by_path: HashMap::new() };
+        for rule in rules.iter().filter(|rule| rule.is_firm()) {
+            match &rule.fields.when {
+                None => guards.all = true,
+                Some(when) => match when.paths() {
+                    None => guards.without_path.push(when),
+                    Some(paths) => paths.for_each(|path| guards.by_path.entry(path).or_default().push(when)),
+                },
+            }
+        }
+        guards
+    }
+
+    /// Whether one applies to all requests of a rule. It has the first path of the rule, or the
+    /// beginning of that path before `*`.
+    fn cover(&self, rule: &RuleConfig) -> bool {
+        let when = rule.fields.when.as_ref();
+        let includes = |guard: &&When| guard.includes(when);
+        let path = when.and_then(When::paths).and_then(|mut paths| paths.next()).unwrap_or_default();
+        let beginnings = path.char_indices().map(|(at, _)| format!("{}*", &path[..at]));
+        let mut with_path = beginnings
+            .chain([path.to_owned(), format!("{path}*")])
+            .filter_map(|path| self.by_path.get(&*path));
+        self.all
+            || self.without_path.iter().any(includes)
+            || with_path.any(|guards| guards.iter().any(includes))
     }
 }
 
@@ -83,6 +120,23 @@ impl RuleConfig {
         let ignores = refunds || exempt.iter().flat_map(|all| &all.0).any(exempts);
         let refuses = quota.is_some() && *mode != Some(ModeName::Shadow);
         refuses && !ignores && self.ways_around().iter().all(Option::is_none)
+    }
+
+    /// The requests whose quota is less than they cost. One that brings a quota along may have more.
+    fn never_passes(&self) -> Option<String> {
+        let Some(UnitsOr::Units(Units(cost))) = self.fields.cost else { return None };
+        if self.fields.quota_by.is_some() || self.policy().is_in_flight() {
+            return None;
+        }
+        let rule = Registry::of_any_name().rule(self).ok()?;
+        let variants = rule.variants();
+        let never = variants.iter().filter(|variant| variant.policy.largest_cost() < cost);
+        let words =
+            never.map(|variant| format!("requests {variant} (at most {})", variant.policy.largest_cost()));
+        let words: Vec<String> = words.collect();
+        let (named, others) = words.split_at(words.len().min(MOST_NAMED));
+        let others = if others.is_empty() { String::new() } else { format!(", and {} more", others.len()) };
+        (!named.is_empty()).then(|| format!("never passes for {}{others}", named.join(", ")))
     }
 
     /// How callers avoid this rule: a field, and what to do.

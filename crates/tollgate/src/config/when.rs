@@ -3,16 +3,17 @@
 use std::fmt;
 use std::str::FromStr;
 
-use http::{HeaderName, Method, Uri};
-use schemars::JsonSchema;
+use http::{HeaderName, Method};
 use serde::{Deserialize, Serialize};
 
 use super::values::{AsText, InText, OneOrMany};
 use crate::extract::Head;
+use crate::rule::path_index::received;
 
 /// The requests to which a rule applies: those that meet each of these conditions.
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table such as { path = \"/api/*\" }")]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct When {
     /// A path, or the beginning of paths before `*`; or a list of them. It is compared with the
     /// path as received: undecoded, and without the query.
@@ -52,11 +53,12 @@ impl When {
     pub(super) fn is_met_by(&self, head: &Head<'_>) -> bool {
         let path = received(head).path();
         self.path.as_ref().is_none_or(|patterns| patterns.0.iter().any(|pattern| pattern.matches(path)))
-            && self
-                .method
-                .as_ref()
-                .is_none_or(|methods| methods.0.iter().any(|each| each.matches(head.method())))
+            && self.method.as_ref().is_none_or(|methods| methods.0.iter().any(|each| each.is_of(head)))
             && self.header.as_ref().is_none_or(|name| head.headers().contains_key(&name.0.0))
+    }
+
+    pub(super) fn paths(&self) -> Option<impl Iterator<Item = &str>> {
+        self.path.as_ref().map(|paths| paths.0.iter().map(|path| path.0.as_str()))
     }
 
     pub(super) fn header(&self) -> Option<&HeaderName> {
@@ -134,15 +136,6 @@ impl fmt::Display for PathPattern {
     }
 }
 
-/// The URI as it was received. A nested router of axum removes the beginning of the path.
-fn received<'a>(head: &Head<'a>) -> &'a Uri {
-    #[cfg(feature = "axum")]
-    if let Some(original) = head.extensions().get::<axum::extract::OriginalUri>() {
-        return &original.0;
-    }
-    head.uri()
-}
-
 #[derive(Clone, Debug, PartialEq)]
 struct MethodName(Method);
 
@@ -150,6 +143,13 @@ impl MethodName {
     /// Routers answer `HEAD` by what answers `GET`.
     fn matches(&self, method: &Method) -> bool {
         self.0 == method || (self.0 == Method::GET && method == Method::HEAD)
+    }
+
+    /// Over HTTP/1.1, a WebSocket begins with `GET`. Over HTTP/2 and HTTP/3 it begins with
+    /// `CONNECT` (RFC 8441), which has a path then; that of a tunnel has none.
+    fn is_of(&self, head: &Head<'_>) -> bool {
+        let is_extended = head.method() == Method::CONNECT && head.uri().path().starts_with('/');
+        self.matches(head.method()) || (self.0 == Method::GET && is_extended)
     }
 }
 

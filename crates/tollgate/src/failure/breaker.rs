@@ -27,11 +27,12 @@ type Watched<T, E, F> = Reply<Result<T, BreakerError<E>>, Then<F, Role>>;
 pub struct Breaker<S> {
     store: S,
     shared: Arc<SharedCircuit>,
+    is_in_shadow: bool,
 }
 
 impl<S: Store> Breaker<S> {
     pub(crate) fn new(store: S, settings: CircuitBreaker) -> Breaker<S> {
-        Breaker { store, shared: Arc::new(SharedCircuit::new(settings)) }
+        Breaker { store, shared: Arc::new(SharedCircuit::new(settings)), is_in_shadow: false }
     }
 
     /// Returns a view of the circuit, for metrics. Do not use it for a health check that takes a
@@ -64,7 +65,11 @@ impl<S: Store> Store for Breaker<S> {
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
         // No probe without checks: the answer would not show whether the store works.
-        let admitted = if set.is_empty() { Ok(Role::Uncounted) } else { self.shared.admit() };
+        let admitted = match set {
+            [] => Ok(Role::Uncounted),
+            _ if self.is_in_shadow => self.shared.admit_uncounted(true),
+            _ => self.shared.admit(),
+        };
         self.ask(admitted, |store| store.acquire(set, times))
     }
 
@@ -91,8 +96,17 @@ impl<S: Store> Store for Breaker<S> {
         self.ask(self.shared.admit_uncounted(!policies.is_empty()), |store| store.reset(key, policies))
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
+    }
+
     fn patient(&self) -> Breaker<S> {
         Breaker { store: self.store.patient(), ..self.clone() }
+    }
+
+    /// Its checks neither open the circuit nor are probes.
+    fn in_shadow(&self) -> Breaker<S> {
+        Breaker { store: self.store.in_shadow(), is_in_shadow: true, ..self.clone() }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
@@ -132,7 +146,8 @@ pub enum Role {
     Passing(u32),
     /// The probe.
     Probe(Probe),
-    /// A refund, a correction, a reset or an empty request. Its answer does not count.
+    /// A refund, a correction, a reset, an empty request or a check in shadow. Its answer does not
+    /// count.
     Uncounted,
 }
 
@@ -186,7 +201,7 @@ impl SharedCircuit {
         }
     }
 
-    /// Refuses a refund, a correction or a reset unless the circuit is closed. They are never
+    /// Refuses a refund, a correction, a reset or a check in shadow unless the circuit is closed. They are never
     /// probes.
     fn admit_uncounted(&self, asks: bool) -> Result<Role, Duration> {
         match self.refuses_until.load(Ordering::Acquire) {

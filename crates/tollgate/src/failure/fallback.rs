@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pin_project::pin_project;
 use smallvec::SmallVec;
@@ -131,8 +132,19 @@ impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
         Both::of(self.substitute.store.reset(key, policies), store)
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
+    }
+
     fn patient(&self) -> Fallback<S, F> {
         Fallback { store: self.store.patient(), ..self.clone() }
+    }
+
+    /// Nothing watches it: what is dropped in shadow is no outage.
+    fn in_shadow(&self) -> Fallback<S, F> {
+        let ByShare { store, share, .. } = &self.substitute;
+        let substitute = ByShare { store: store.in_shadow(), share: *share, outage: Outage::unwatched() };
+        Fallback { store: self.store.in_shadow(), substitute }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

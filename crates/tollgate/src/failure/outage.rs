@@ -10,8 +10,9 @@ use super::event::{Event, EventObservers};
 use super::log::OutageLog;
 
 /// Records every answer of a store for the log and the observers. Clones watch the same store.
+/// `None` if nothing does.
 #[derive(Clone, Debug)]
-pub struct Outage(Arc<OutageWatch>);
+pub struct Outage(Option<Arc<OutageWatch>>);
 
 #[derive(Debug)]
 struct OutageWatch {
@@ -30,39 +31,47 @@ impl Outage {
     }
 
     fn observed(meaning: &'static str, substitute: Source, observers: EventObservers) -> Outage {
-        Outage(Arc::new(OutageWatch {
+        Outage(Some(Arc::new(OutageWatch {
             meaning,
             substitute,
             observers,
             #[cfg(feature = "tracing")]
             log: OutageLog::new(meaning),
-        }))
+        })))
+    }
+
+    /// One that neither the log nor an observer hears of.
+    pub(super) fn unwatched() -> Outage {
+        Outage(None)
     }
 
     /// The same with one observer more.
     pub(super) fn observe(&self, observe: impl Fn(Event) + Send + Sync + 'static) -> Outage {
-        let mut observers = self.0.observers.clone();
+        let Some(watch) = &self.0 else { return Outage::unwatched() };
+        let mut observers = watch.observers.clone();
         observers.add(observe);
-        Outage::observed(self.0.meaning, self.0.substitute, observers)
+        Outage::observed(watch.meaning, watch.substitute, observers)
     }
 
     /// Records the answer to a request.
     #[inline]
     pub(super) fn record_decision<E: StoreError>(&self, answer: &Result<Verdict, E>) {
+        let Some(watch) = &self.0 else { return };
         self.record(answer);
-        let source = answer.as_ref().map_or(self.0.substitute, Verdict::source);
-        self.0.observers.notify(Event::Decided(source));
+        let source = answer.as_ref().map_or(watch.substitute, Verdict::source);
+        watch.observers.notify(Event::Decided(source));
     }
 
     /// Records any answer.
     #[inline]
     pub(super) fn record<T, E: StoreError>(&self, answer: &Result<T, E>) {
+        let Some(watch) = &self.0 else { return };
         match answer {
             Ok(_) => {
                 #[cfg(feature = "tracing")]
-                self.0.log.answered();
+                watch.log.answered();
             }
-            Err(error) => self.record_failure(error),
+            Err(error) => watch.record_failure(error),
         }
     }
 
@@ -76,12 +85,14 @@ impl Outage {
         self.record(&answer);
         answer.unwrap_or_else(|_| vec![Renewal::Unanswered; grants.len()])
     }
+}
 
+impl OutageWatch {
     #[cold]
     fn record_failure(&self, error: &dyn StoreError) {
         #[cfg(feature = "tracing")]
-        self.0.log.failed(error);
-        self.0.observers.notify(Event::Failed(error.kind()));
+        self.log.failed(error);
+        self.observers.notify(Event::Failed(error.kind()));
     }
 }
 

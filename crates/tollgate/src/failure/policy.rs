@@ -1,6 +1,7 @@
 //! The failure policies open and closed: requests pass, or are refused, while the store fails.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use tollgate_core::{
     After, Check, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Source, Store, StoreError, Then,
@@ -88,8 +89,17 @@ impl<S: Store> Store for FailurePolicy<S> {
         self.store.reset(key, policies).then(&self.outage, Complete)
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
+    }
+
     fn patient(&self) -> FailurePolicy<S> {
         FailurePolicy { store: self.store.patient(), ..self.clone() }
+    }
+
+    /// Nothing watches it: what is dropped in shadow is no outage.
+    fn in_shadow(&self) -> FailurePolicy<S> {
+        FailurePolicy { store: self.store.in_shadow(), outage: Outage::unwatched(), ..*self }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

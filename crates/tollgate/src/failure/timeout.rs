@@ -114,8 +114,16 @@ impl<S: Store> Store for Timeout<S> {
         self.limited(self.store.reset(key, policies).then(&(), OfStore))
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        Some(self.store.wait_limit().map_or(self.limit, |limit| limit.min(self.limit)))
+    }
+
     fn patient(&self) -> Timeout<S> {
-        Timeout { store: self.store.patient(), needs_timer: false, ..*self }
+        Timeout { store: self.store.patient(), needs_timer: false, limit: Duration::MAX }
+    }
+
+    fn in_shadow(&self) -> Timeout<S> {
+        Timeout { store: self.store.in_shadow(), ..*self }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

@@ -4,14 +4,12 @@
 mod ietf;
 mod numbers;
 
-use std::sync::{Arc, OnceLock};
-
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use tollgate_core::{Clock, Status, Verdict, Wait};
 
 use crate::interned::{interned, printable};
-use crate::policy_set::{Ask, PolicySet};
+use crate::policy_set::{Ask, PolicyRef, PolicySet};
 use crate::reason::seconds_up;
 
 use ietf::{Item, Lists, join};
@@ -123,8 +121,6 @@ pub(crate) struct FieldWriter {
     fields: Fields,
     /// One for each policy, by its number. `None` if fields leave its rule out.
     items: Box<[Option<Item>]>,
-    /// Those of policies that requests bring, which follow.
-    made: Arc<[OnceLock<Option<Item>>]>,
     /// `RateLimit-Policy` if all rules apply, each with its own policy.
     own_policies: HeaderValue,
     /// How many policies have a name of their own.
@@ -150,8 +146,7 @@ impl FieldWriter {
         let own_policies = printable(interned(join(items[..count].iter().flatten())));
         let asked_for = fields;
         let fields = if items.iter().all(Option::is_none) { Fields::None } else { fields };
-        let made = (0..policies.places()).map(|_| OnceLock::new()).collect();
-        FieldWriter { asked_for, fields, own_policies, own: count, items, made, clock: Clock::system() }
+        FieldWriter { asked_for, fields, own_policies, own: count, items, clock: Clock::system() }
     }
 
     /// The writer of the same fields for other policies.
@@ -187,56 +182,52 @@ impl FieldWriter {
         })
     }
 
-    /// The item of a policy, unless fields leave it out.
-    #[inline]
-    fn item<'a>(&'a self, policies: &PolicySet, policy: usize) -> Option<&'a Item> {
-        match self.items.get(policy) {
-            Some(item) => item.as_ref(),
-            None => self.made[policy - self.items.len()]
-                .get_or_init(|| {
-                    let is_in = policies.is_in_fields(policies.named(policy));
-                    is_in.then(|| Item::new(policies.policy(policy), Bytes::from))
-                })
-                .as_ref(),
-        }
-    }
-
-    /// What was asked of the rules that fields do not leave out, with their items and statuses.
+    /// What was asked of the rules that fields do not leave out, with their statuses.
     #[inline]
     fn shown<'a>(
-        &'a self,
+        &self,
         policies: &'a PolicySet,
         asks: &'a [Ask],
         verdict: &'a Verdict,
-    ) -> impl Iterator<Item = (&'a Ask, &'a Item, &'a Status)> + Clone {
-        let with_item = |(ask, status): (&'a Ask, _)| Some((ask, self.item(policies, ask.policy)?, status));
-        asks.iter().zip(verdict.each()).filter_map(with_item)
+    ) -> impl Iterator<Item = (&'a Ask, &'a Status)> + Clone {
+        let is_in = |(ask, _): &(&Ask, &Status)| match &ask.policy {
+            PolicyRef::Numbered(number) => policies.is_in_fields(*number),
+            PolicyRef::Made(made) => policies.is_in_fields(made.rule),
+        };
+        asks.iter().zip(verdict.each()).filter(is_in)
     }
 
     fn ietf(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> Lists {
         let shown = self.shown(policies, asks, verdict);
         let (longest, delay) = (longest_wait_seconds(policies, asks, verdict), verdict.delay());
-        match verdict.share() {
-            Some(share) => {
-                // Not cached, since an outage is short.
-                let of_share = |(ask, _, status): (&Ask, _, _)| {
-                    let policy = policies.policy(ask.policy).share(share).ok()?;
-                    Some((Item::new(&policy, Bytes::from), status))
+        let (share, is_numbered) =
+            (verdict.share(), |ask: &Ask| matches!(ask.policy, PolicyRef::Numbered(_)));
+        if share.is_some() || !asks.iter().all(is_numbered) {
+            // Not cached: an outage is short, and policies that requests bring come and go.
+            let with_item = |(ask, status): (&Ask, _)| {
+                let policy = policies.policy(&ask.policy);
+                let item = match share {
+                    Some(share) => Item::new(&policy.share(share).ok()?, Bytes::from),
+                    None => Item::new(policy, Bytes::from),
                 };
-                let items: Vec<(Item, &Status)> = shown.filter_map(of_share).collect();
-                Lists::new(None, items.iter().map(|(item, status)| (item, *status)), longest, delay)
-            }
-            None => {
-                // The numbers are ascending and distinct, so these are the policies of all rules.
-                let all_own = asks.len() == self.own && asks.iter().all(|ask| ask.policy < self.own);
-                let policy = match asks {
-                    _ if all_own => Some(&self.own_policies),
-                    [only] => self.item(policies, only.policy).map(Item::policy),
-                    _ => None,
-                };
-                Lists::new(policy, shown.map(|(_, item, status)| (item, status)), longest, delay)
-            }
+                Some((item, status))
+            };
+            let items: Vec<(Item, &Status)> = shown.filter_map(with_item).collect();
+            return Lists::new(None, items.iter().map(|(item, status)| (item, *status)), longest, delay);
         }
+        let number = |ask: &Ask| match ask.policy {
+            PolicyRef::Numbered(number) => number,
+            PolicyRef::Made(ref made) => made.rule,
+        };
+        // The numbers are ascending and distinct, so these are the policies of all rules.
+        let all_own = asks.len() == self.own && asks.iter().all(|ask| number(ask) < self.own);
+        let policy = match asks {
+            _ if all_own => Some(&self.own_policies),
+            [only] => self.items[number(only)].as_ref().map(Item::policy),
+            _ => None,
+        };
+        let items = shown.filter_map(|(ask, status)| Some((self.items[number(ask)].as_ref()?, status)));
+        Lists::new(policy, items, longest, delay)
     }
 
     fn numbers(
@@ -247,7 +238,7 @@ impl FieldWriter {
         verdict: &Verdict,
     ) -> Option<NumberFields> {
         let shown =
-            self.shown(policies, asks, verdict).map(|(ask, _, status)| (policies.policy(ask.policy), status));
+            self.shown(policies, asks, verdict).map(|(ask, status)| (policies.policy(&ask.policy), status));
         // They cannot say that units come back without a reset.
         let mut shown = shown.filter(|(policy, _)| !policy.is_in_flight()).peekable();
         shown.peek()?;
@@ -258,7 +249,7 @@ impl FieldWriter {
 /// The longest wait of a rule that refuses, in whole seconds: the same as `Retry-After`.
 fn longest_wait_seconds(policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> u64 {
     let waits = asks.iter().zip(verdict.each()).map(|(ask, status)| match status.wait() {
-        Wait::For(_) if policies.policy(ask.policy).is_in_flight() => 1,
+        Wait::For(_) if policies.policy(&ask.policy).is_in_flight() => 1,
         Wait::For(wait) => seconds_up(wait).max(1),
         Wait::None | Wait::Never => 0,
     });
@@ -304,7 +295,7 @@ mod tests {
     }
 
     fn write_to(headers: &mut HeaderMap, fields: Fields, policies: &PolicySet, verdict: &Verdict) {
-        let ask = |policy| Ask { policy, key: Key::global(), cost: 1 };
+        let ask = |policy: usize| Ask { policy: policy.into(), key: Key::global(), cost: 1 };
         let asks: Vec<Ask> = (0..verdict.each().len()).map(ask).collect();
         if let Some(mut written) = FieldWriter::new(policies, fields).write(policies, &asks, verdict) {
             written.add_to(headers);

@@ -12,7 +12,7 @@ use tollgate_core::{Key, Policy, Renewal, Share, Stamp};
 
 use super::releases::OnItsWay;
 use crate::observe::Observers;
-use crate::policy_set::PolicySet;
+use crate::policy_set::{PolicyRef, PolicySet};
 use crate::table::digest::Digest;
 use crate::time::timer_now;
 
@@ -20,7 +20,7 @@ use crate::time::timer_now;
 pub(super) struct Claim {
     pub(super) policies: Arc<PolicySet>,
     /// The number of the policy.
-    pub(super) policy: usize,
+    pub(super) policy: PolicyRef,
     pub(super) key: Key,
     /// Of the policy and the key.
     pub(super) digest: Digest,
@@ -30,7 +30,12 @@ pub(super) struct Claim {
 
 impl Claim {
     pub(super) fn policy(&self) -> &Policy {
-        self.policies.policy(self.policy)
+        self.policies.policy(&self.policy)
+    }
+
+    /// The number of its rule.
+    pub(super) fn rule(&self) -> usize {
+        self.policies.named(&self.policy)
     }
 }
 
@@ -150,7 +155,7 @@ impl HeldSlot {
         }
         // After the release, which no slow observer may hold up.
         if let Some(observers) = self.observers.get() {
-            observers.released(&self.claim.policies, self.claim.policy);
+            observers.released(&self.claim.policies, &self.claim.policy);
         }
     }
 

@@ -115,10 +115,11 @@ impl Slot {
         self.0.is_empty()
     }
 
-    /// Ends each slot after the time that is given for its policy, if one is.
-    pub(crate) fn end_after(&self, time: impl Fn(&Policy) -> Option<Duration>) {
+    /// Ends each slot after the time that is given for its policy and the number of its rule, if one
+    /// is.
+    pub(crate) fn end_after(&self, time: impl Fn(usize, &Policy) -> Option<Duration>) {
         for held in &self.0 {
-            if let Some(time) = time(held.claim.policy()) {
+            if let Some(time) = time(held.claim.rule(), held.claim.policy()) {
                 held.end_after(time);
             }
         }

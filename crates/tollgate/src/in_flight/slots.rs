@@ -90,7 +90,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
     }
 
     fn digest(&self, ask: &Ask) -> Digest {
-        self.secret.digest(self.policies.policy(ask.policy).scope_hash(), ask.key.as_encoded())
+        self.secret.digest(self.policies.policy(&ask.policy).scope_hash(), ask.key.as_encoded())
     }
 
     /// What a verdict granted of slots. `asked` is when the store was asked, since a lease begins
@@ -101,13 +101,13 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
             return slot;
         }
         for (ask, status) in asks.iter().zip(verdict.each()) {
-            let policy = self.policies.policy(ask.policy);
+            let policy = self.policies.policy(&ask.policy);
             if !policy.is_in_flight() || ask.cost == 0 {
                 continue;
             }
             let claim = Claim {
                 policies: Arc::clone(&self.policies),
-                policy: ask.policy,
+                policy: ask.policy.clone(),
                 key: ask.key.clone(),
                 digest: self.digest(ask),
                 stamp: status.stamp(),
@@ -126,7 +126,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
 
     /// The releases that are on their way of what is asked.
     pub(crate) fn releasing(&self, asks: &[Ask]) -> Option<Releasing> {
-        let in_flight = asks.iter().filter(|ask| self.policies.policy(ask.policy).is_in_flight());
+        let in_flight = asks.iter().filter(|ask| self.policies.policy(&ask.policy).is_in_flight());
         self.releases.on_their_way(in_flight.map(|ask| self.digest(ask)))
     }
 

@@ -1,6 +1,8 @@
 //! What the services of a layer share: its options, and the way from a request to a decision.
 
+use std::future::Future;
 use std::mem;
+use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use tollgate_core::{Reply, Share, Store, Times, Timestamp, Verdict};
 use super::deadline::deadline;
 use super::drain::Bound;
 use super::jitter::lengthened;
+use super::live::Live;
 use crate::answer::Protocol;
 use crate::answer::body::{Ending, OwnBody, ResponseBody};
 use crate::charge::{ByResponse, Charges, GrantStamp, Settler};
@@ -21,8 +24,9 @@ use crate::denial::Denial;
 use crate::extract::Head;
 use crate::fields::{FieldWriter, Written, number};
 use crate::in_flight::{HeldUntilDropped, Slot, SlotBook};
-use crate::limiter::claim::{Asking, ClaimFuture};
+use crate::limiter::claim::{Asking, Claimed};
 use crate::limiter::queue_slot::QueueSlot;
+use crate::limiter::replacement::{Waited, Waiting};
 use crate::limiter::{NeverFails, Permit, RequestLimiter};
 use crate::policy_set::{Ask, Asks};
 use crate::report::Report;
@@ -61,7 +65,12 @@ pub(crate) enum Next<S: Store> {
     Refuse(Denial, Option<Written>),
     /// The store has not answered yet. If there are observers, with the time when it was asked.
     Ask(Asking<S>, Asks, Option<Timestamp>),
+    /// It waits for slots, in a queue.
+    Queue(QueueFuture, Asks, Arc<Live<S>>),
 }
+
+/// The wait of a request in a queue for slots.
+pub(crate) type QueueFuture = Pin<Box<dyn Future<Output = Waited<Claimed>> + Send>>;
 
 /// What is added to the response of the inner service.
 #[derive(Debug, Default)]
@@ -133,7 +142,18 @@ impl Ends {
 impl<S: Store<Error: NeverFails>> LayerShared<S> {
     /// Asks the rules and the store about a request.
     #[inline]
-    pub(crate) fn decide<B>(&self, request: &mut Request<B>) -> Next<S> {
+    pub(crate) fn decide<B>(&self, request: &mut Request<B>, live: &Arc<Live<S>>) -> Next<S> {
+        self.decide_from(None, request, live)
+    }
+
+    /// The same for a request that has waited by earlier rules.
+    #[inline]
+    pub(crate) fn decide_from<B>(
+        &self,
+        waiting: Option<Waiting>,
+        request: &mut Request<B>,
+        live: &Arc<Live<S>>,
+    ) -> Next<S> {
         let (lone, several);
         let RequestLimiter { rules, decider, .. } = &self.limiter;
         let head = Head::from(&*request);
@@ -153,7 +173,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         let deadline =
             if may_delay { deadline(head.headers(), self.options.deadline.as_ref()) } else { None };
         if let Some(slots) = decider.slots_of(asks) {
-            return self.claim(request, slots, asks, deadline);
+            return self.claim(waiting, request, live, slots, asks, deadline);
         }
         match decider.acquire(asks, Times::ONCE, deadline) {
             Reply::Now(Ok(ref verdict)) => self.after(request, asks, verdict, None, Slot::default()),
@@ -165,7 +185,9 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
     /// Asks about a request that needs slots, for which its rules may wait.
     fn claim<B>(
         &self,
+        waiting: Option<Waiting>,
         request: &mut Request<B>,
+        live: &Arc<Live<S>>,
         slots: &Arc<SlotBook<S>>,
         asks: &[Ask],
         deadline: Option<Duration>,
@@ -173,10 +195,10 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         let RequestLimiter { rules, decider, .. } = &self.limiter;
         if let Some(waits) = rules.waits(&decider.policies, asks, deadline) {
             let (decider, asked) = (decider.clone(), Asks::from(asks));
-            let claim: ClaimFuture =
-                Box::pin(async move { decider.claim_in_turn(asked, waits, deadline).await });
-            // No latency of the store: most of it is that of the queue.
-            return Next::Ask(Asking::Claim(claim), asks.into(), None);
+            let (waiting, latest) = (waiting.unwrap_or_default(), live.version());
+            let claim: QueueFuture =
+                Box::pin(async move { decider.claim_in_turn(asked, waits, deadline, waiting, latest).await });
+            return Next::Queue(claim, asks.into(), Arc::clone(live));
         }
         match decider.claim(slots, asks, deadline) {
             Reply::Now((verdict, slot)) => self.after(request, asks, &verdict, None, slot),

@@ -14,11 +14,13 @@ use tokio::time::{Sleep, sleep};
 use tollgate_core::{Store, Timestamp};
 use tower_service::Service;
 
-use super::decide::{Extras, LayerShared, Next};
+use super::decide::{Extras, LayerShared, Next, QueueFuture};
+use super::live::Live;
 use crate::answer::body::ResponseBody;
 use crate::limiter::NeverFails;
 use crate::limiter::claim::Asking;
 use crate::limiter::queue_slot::QueueSlot;
+use crate::limiter::replacement::Waited;
 use crate::policy_set::Asks;
 use crate::waiting_call::WaitingCall;
 
@@ -32,10 +34,12 @@ where
 /// A request begins in any of these states, and ends in `Passed` or `Refused`:
 ///
 /// ```text
-/// Asking ─┬─▶ Delayed ─▶ Passed
-///         ├─▶ Passed
-///         └─▶ Refused
+/// Asking, Queued ─┬─▶ Delayed ─▶ Passed
+///                 ├─▶ Passed
+///                 └─▶ Refused
 /// ```
+///
+/// From `Queued` it may also begin again, by rules that have replaced those of its wait.
 #[pin_project(project = ResponseStateProj)]
 enum ResponseState<Svc, S, ReqBody, ResBody>
 where
@@ -44,6 +48,8 @@ where
 {
     /// Waits for the store. Boxed, so that the future over a store in memory stays small.
     Asking(Pin<Box<Asked<Svc, S, ReqBody>>>),
+    /// Waits for slots in a queue.
+    Queued(Box<Queued<Svc, S, ReqBody>>),
     /// Waits for the slot that a leaky bucket reserved.
     Delayed(Pin<Box<Delayed<Svc, S, ReqBody>>>),
     /// The inner service has the request.
@@ -64,6 +70,14 @@ struct Asked<Svc, S: Store, ReqBody> {
     since: Option<Timestamp>,
     call: WaitingCall<Svc, Request<ReqBody>>,
     shared: Arc<LayerShared<S>>,
+}
+
+struct Queued<Svc, S, ReqBody> {
+    wait: QueueFuture,
+    asks: Asks,
+    call: WaitingCall<Svc, Request<ReqBody>>,
+    shared: Arc<LayerShared<S>>,
+    live: Arc<Live<S>>,
 }
 
 #[pin_project]
@@ -129,6 +143,10 @@ where
                 let (call, shared) = (WaitingCall::new(service, request), Arc::clone(shared));
                 ResponseState::Asking(Box::pin(Asked { asking, asks, since, call, shared }))
             }
+            Next::Queue(wait, asks, live) => {
+                let (call, shared) = (WaitingCall::new(service, request), Arc::clone(shared));
+                ResponseState::Queued(Box::new(Queued { wait, asks, call, shared, live }))
+            }
         }
     }
 }
@@ -163,7 +181,9 @@ where
                     let response = response.take();
                     return Poll::Ready(Ok(response.expect("a future is not polled after it was ready")));
                 }
-                ResponseStateProj::Asking(_) | ResponseStateProj::Delayed(_) => {
+                ResponseStateProj::Asking(_)
+                | ResponseStateProj::Queued(_)
+                | ResponseStateProj::Delayed(_) => {
                     ready!(state.as_mut().poll_wait(cx));
                 }
             }
@@ -188,6 +208,21 @@ where
                 let next = asking.shared.after(&mut request, asking.asks, &verdict, *asking.since, slot);
                 ResponseState::new(next, &mut service, request, asking.shared)
             }
+            ResponseStateProj::Queued(queued) => {
+                let waited = ready!(queued.wait.as_mut().poll(cx));
+                let (mut service, mut request) = queued.call.take();
+                let next = match waited {
+                    // No latency of the store: most of it is that of the queue.
+                    Waited::Over((verdict, slot)) => {
+                        queued.shared.after(&mut request, &queued.asks, &verdict, None, slot)
+                    }
+                    Waited::Replaced(waiting) => {
+                        queued.shared = queued.live.load_full();
+                        queued.shared.decide_from(Some(waiting), &mut request, &queued.live)
+                    }
+                };
+                ResponseState::new(next, &mut service, request, &queued.shared)
+            }
             ResponseStateProj::Delayed(delayed) => {
                 let delayed = delayed.as_mut().project();
                 ready!(delayed.sleep.poll(cx));
@@ -210,6 +245,7 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
             ResponseState::Asking(_) => "ResponseFuture(asking)",
+            ResponseState::Queued(_) => "ResponseFuture(queued)",
             ResponseState::Delayed(_) => "ResponseFuture(delayed)",
             ResponseState::Passed { .. } => "ResponseFuture(passed)",
             ResponseState::Refused { .. } => "ResponseFuture(refused)",

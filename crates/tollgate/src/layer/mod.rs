@@ -5,6 +5,7 @@ mod decide;
 mod drain;
 mod future;
 mod jitter;
+mod live;
 mod replace;
 mod service;
 #[cfg(test)]
@@ -16,7 +17,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use http::HeaderName;
 use tollgate_core::{Policy, Quota, Share, Store};
 use tower_layer::Layer;
@@ -25,6 +25,7 @@ use crate::answer::IntoAnswer;
 use crate::denial::Denial;
 use crate::extract::{Head, PeerIp};
 use crate::fields::{FieldWriter, Fields};
+use crate::limiter::replacement::Successors;
 use crate::limiter::{NeverFails, RequestLimiter};
 use crate::memory::MemoryStore;
 use crate::observe::Decision;
@@ -33,6 +34,7 @@ use crate::setup_error::{SetupError, or_panic};
 
 use self::decide::{LayerOptions, LayerShared};
 use self::drain::Bound;
+use self::live::Live;
 
 pub use self::replace::{RuleChange, RuleChanges};
 pub use self::service::RateLimit;
@@ -75,7 +77,7 @@ pub use crate::rule::IntoRules;
 #[doc(alias("GovernorLayer", "throttle"))]
 #[must_use]
 pub struct RateLimitLayer<S = MemoryStore> {
-    live: Arc<ArcSwap<LayerShared<S>>>,
+    live: Arc<Live<S>>,
 }
 
 impl RateLimitLayer {
@@ -361,9 +363,13 @@ impl<S: Clone> RateLimitLayer<S> {
     /// [`store`](RateLimitLayer::store).
     ///
     /// The limiter keeps its rules when those of the layer are [replaced](RateLimitLayer::replace).
-    /// Call this again then; a call is cheap.
-    pub fn limiter(&self) -> RequestLimiter<S> {
-        self.live.load().limiter.clone()
+    /// Call this again then; a call is cheap. Only callers that wait go on by the new rules.
+    pub fn limiter(&self) -> RequestLimiter<S>
+    where
+        S: Send + Sync + 'static,
+    {
+        let live: Arc<Live<S>> = Arc::clone(&self.live);
+        RequestLimiter { successors: Successors::of(live), ..self.live.load().limiter.clone() }
     }
 
     fn shared(&self) -> LayerShared<S> {
@@ -380,7 +386,7 @@ impl<S: Clone> RateLimitLayer<S> {
 
 impl<S> RateLimitLayer<S> {
     fn of(shared: LayerShared<S>) -> RateLimitLayer<S> {
-        RateLimitLayer { live: Arc::new(ArcSwap::from_pointee(shared)) }
+        RateLimitLayer { live: Arc::new(Live::new(shared)) }
     }
 }
 
@@ -388,6 +394,7 @@ impl<S> RateLimitLayer<S> {
 impl<S> From<RequestLimiter<S>> for RateLimitLayer<S> {
     fn from(limiter: RequestLimiter<S>) -> RateLimitLayer<S> {
         let fields = FieldWriter::new(&limiter.decider.policies, Fields::default());
+        let limiter = RequestLimiter { successors: Successors::none(), ..limiter };
         RateLimitLayer::of(LayerShared { limiter, fields, options: LayerOptions::default() })
     }
 }

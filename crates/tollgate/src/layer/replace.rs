@@ -1,15 +1,15 @@
 //! Rules that are replaced while services run.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
 
 use tollgate_core::{Policy, Store};
 
 use super::RateLimitLayer;
 use super::decide::LayerShared;
 use crate::limiter::NeverFails;
-use crate::policy_set::PolicySet;
-use crate::rule::IntoRules;
+use crate::rule::variants::Variant;
+use crate::rule::{IntoRules, Rule};
 use crate::setup_error::SetupError;
 
 /// What [`RateLimitLayer::replace`] changed.
@@ -33,8 +33,9 @@ pub struct RuleChanges {
     changes: Vec<(String, RuleChange)>,
 }
 
-/// What became of a rule, as far as its policies say it. A new extractor, cost or exemption is no
-/// change here.
+/// What became of a rule, as far as its policies say it. Its own quota is compared with its own
+/// quota, and a tier with the tier of that name. A new cost or exemption is no change here, and
+/// neither is a new extractor, but for the field `by` of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RuleChange {
@@ -42,11 +43,12 @@ pub enum RuleChange {
     Added,
     /// No rule has its name any more.
     Removed,
-    /// Its quota, its tiers, its classes or its block changed, or whether it is in
-    /// [shadow](crate::Rule::shadow). Keys keep what they have used.
+    /// Its quota, its tiers, its classes or its block changed. Keys keep what they have used.
     Changed,
-    /// A window or the algorithm changed, of the rule or of one of its tiers. The new window counts
-    /// from zero.
+    /// A window or the algorithm changed, of the rule or of one of its tiers, or what a file says
+    /// of its key. The new window counts from zero. A tier that is added or removed starts again if
+    /// its window is not that of the rule's own quota.
+    /// A rule that enters or leaves its [shadow](crate::Rule::shadow) starts again, too.
     StartsAgain,
 }
 
@@ -68,8 +70,8 @@ where
     /// - Another [time of blocks](crate::Rule::block_after) lifts the blocks that run.
     /// - [Leases](crate::StoreExt::leased) of an earlier quota are not spent any more.
     ///   [Denials](crate::StoreExt::deny_cache) of an earlier quota are forgotten.
-    /// - Callers that wait for a slot, or in [`until_ready`], wait by the rules that they came
-    ///   with.
+    /// - Callers that wait for a slot, or in [`until_ready`], ask again at once by the new rules, in
+    ///   their order. What they have waited counts.
     /// - All options of the layer stay: the store, the fields, the observers, the metrics.
     ///
     /// If two threads replace rules at once, the sets follow each other. A fleet replaces the rules
@@ -86,9 +88,8 @@ where
         loop {
             let earlier = self.live.load_full();
             let next = earlier.replaced(rules.iter().cloned())?;
-            let changes = RuleChanges::between(earlier.policy_sets(), next.policy_sets());
-            let found = self.live.compare_and_swap(&earlier, next.into());
-            if Arc::ptr_eq(&found, &earlier) {
+            let changes = RuleChanges::between(next.version(), earlier.rules(), next.rules());
+            if self.live.replace(&earlier, next) {
                 return Ok(changes);
             }
         }
@@ -97,14 +98,14 @@ where
     /// Returns the version of the rules: 1 at first, and one more with each
     /// [replacement](RateLimitLayer::replace).
     pub fn version(&self) -> u64 {
-        self.live.load().limiter.decider.policies.version()
+        self.live.load().version()
     }
 }
 
 impl<S: Store<Error: NeverFails>> LayerShared<S> {
-    /// The policies of the rules that are enforced, and of those in shadow.
-    fn policy_sets(&self) -> [&PolicySet; 2] {
-        [&self.limiter.decider.policies, &self.limiter.shadow.decider.policies]
+    /// The rules that are enforced, followed by those in shadow.
+    fn rules(&self) -> impl Iterator<Item = &Rule> + Clone {
+        self.limiter.rules.rules().iter().chain(self.limiter.shadow.rules.rules())
     }
 
     /// The same options with other rules.
@@ -116,24 +117,26 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
 }
 
 impl RuleChanges {
-    fn between(earlier: [&PolicySet; 2], next: [&PolicySet; 2]) -> RuleChanges {
-        let mut changes = Vec::new();
-        for (set, number, policy) in rules_of(next) {
-            let was = rules_of(earlier).find(|(_, _, other)| other.name() == policy.name());
-            let change = match was {
+    fn between<'a>(
+        version: u64,
+        earlier: impl Iterator<Item = &'a Rule> + Clone,
+        next: impl Iterator<Item = &'a Rule>,
+    ) -> RuleChanges {
+        let by_name: HashMap<&str, &Rule> =
+            earlier.clone().map(|rule| (rule.policy().name(), rule)).collect();
+        let (mut changes, mut names) = (Vec::new(), HashSet::new());
+        for rule in next {
+            let name = rule.policy().name();
+            let change = match by_name.get(name) {
                 None => Some(RuleChange::Added),
-                Some((was_in, was, _)) => {
-                    let is_moved = was_in.is_shadow() != set.is_shadow();
-                    let change = change(&was_in.of_rule(was), &set.of_rule(number));
-                    change.or(is_moved.then_some(RuleChange::Changed))
-                }
+                Some(was) => change(was, rule),
             };
-            changes.extend(change.map(|change| (policy.name().to_owned(), change)));
+            names.insert(name);
+            changes.extend(change.map(|change| (name.to_owned(), change)));
         }
-        let is_gone = |policy: &&Policy| rules_of(next).all(|(_, _, other)| other.name() != policy.name());
-        let gone = rules_of(earlier).map(|(_, _, policy)| policy).filter(is_gone);
-        changes.extend(gone.map(|policy| (policy.name().to_owned(), RuleChange::Removed)));
-        RuleChanges { version: next[0].version(), changes }
+        let gone = earlier.map(|rule| rule.policy().name()).filter(|name| !names.contains(name));
+        changes.extend(gone.map(|name| (name.to_owned(), RuleChange::Removed)));
+        RuleChanges { version, changes }
     }
 
     /// Returns the version of the rules that apply now.
@@ -153,21 +156,35 @@ impl RuleChanges {
     }
 }
 
-/// The policy of each rule, with its number and its set.
-fn rules_of(sets: [&PolicySet; 2]) -> impl Iterator<Item = (&PolicySet, usize, &Policy)> {
-    sets.into_iter()
-        .flat_map(|set| set.own().iter().enumerate().map(move |(number, policy)| (set, number, policy)))
+/// How a rule became another one of its name.
+fn change(earlier: &Rule, next: &Rule) -> Option<RuleChange> {
+    let reads_another_key = match (earlier.key_text(), next.key_text()) {
+        (Some(was), Some(is)) => was != is,
+        _ => false,
+    };
+    let (was, is) = (earlier.variants(), next.variants());
+    let is_moved = earlier.is_shadow() != next.is_shadow();
+    if is_moved || reads_another_key || !keeps_states(&was, &is) {
+        return Some(RuleChange::StartsAgain);
+    }
+    let block = |rule: &Rule| (rule.policy().block(), rule.policy().denials_until_block());
+    let has_changed = was != is || block(earlier) != block(next);
+    has_changed.then_some(RuleChange::Changed)
 }
 
-/// How a rule with these policies became one with those.
-fn change(earlier: &[&Policy], next: &[&Policy]) -> Option<RuleChange> {
-    if earlier == next {
-        return None;
+/// Whether each tier has the state that its callers had. A caller whose tier is unknown has the
+/// rule's own quota.
+fn keeps_states(earlier: &[Variant<'_>], next: &[Variant<'_>]) -> bool {
+    type ByTier<'a> = HashMap<Option<&'a str>, &'a Policy>;
+    fn by_tier<'a>(variants: &'a [Variant<'a>]) -> ByTier<'a> {
+        let without_class = variants.iter().filter(|variant| variant.class.is_none());
+        without_class.map(|variant| (variant.tier, &variant.policy)).collect()
     }
-    // Blocks are states of their own.
-    let is_kept =
-        |policy: &&Policy| policy.is_block() || earlier.iter().any(|other| other.scope() == policy.scope());
-    Some(if next.iter().all(is_kept) { RuleChange::Changed } else { RuleChange::StartsAgain })
+    let [was, is] = [earlier, next].map(by_tier);
+    let scope = |policies: &ByTier<'_>, tier: Option<&str>| {
+        policies.get(&tier).or_else(|| policies.get(&None)).map(|policy| policy.scope().to_owned())
+    };
+    was.keys().chain(is.keys()).all(|tier| scope(&was, *tier) == scope(&is, *tier))
 }
 
 impl fmt::Display for RuleChange {

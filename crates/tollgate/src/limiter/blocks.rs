@@ -1,5 +1,6 @@
 //! How keys are blocked: by themselves after many denials, and by operators.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use tollgate_core::{Check, Grant, Key, Policy, Share, Stamp, Store, Times, Wait};
@@ -11,6 +12,7 @@ use super::{Limiter, RequestLimiter};
 use crate::denial::Denial;
 use crate::policy_set::Ask;
 use crate::reason::Reason;
+use crate::setup_error::{SetupError, or_panic};
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Counts a denial that a caller gets, and blocks the key if it was one too many.
@@ -21,8 +23,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             return;
         }
         for ask in denial.violated_at().filter_map(|at| asks.get(at)) {
-            let rule = self.policies.named(ask.policy);
-            if counts.count(self.policies.policy(rule), &ask.key) {
+            let rule = self.policies.named(&ask.policy);
+            if counts.count(self.policies.numbered(rule), &ask.key) {
                 self.start_soon(rule, ask.key.clone(), denial.report().share());
             }
         }
@@ -46,29 +48,32 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// The policy that refuses blocked keys of the policy with this name.
-    fn block_named(&self, policy: &str) -> &Policy {
-        let block = self.policies.block_of(self.policies.number_of(policy));
-        block.unwrap_or_else(|| panic!("the policy {policy:?} blocks no keys: see `block_after`"))
+    /// The number of the policy with this name, and the policy that refuses its blocked keys.
+    fn block_named(&self, policy: &str) -> Result<(usize, &Policy), SetupError> {
+        let number = self.policies.number_of(policy)?;
+        let block = self.policies.block_of(number).ok_or_else(|| SetupError::NoBlocks(policy.to_owned()))?;
+        Ok((number, block))
     }
 
-    async fn block(&self, policy: &str, key: &Key) {
-        self.block_named(policy);
-        self.start(self.policies.number_of(policy), key, None).await;
+    async fn try_block(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
+        let (number, _) = self.block_named(policy)?;
+        self.start(number, key, None).await;
+        Ok(())
     }
 
-    async fn unblock(&self, policy: &str, key: &Key) {
-        let block = self.block_named(policy);
+    async fn try_unblock(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
+        let (_, block) = self.block_named(policy)?;
         self.store.reset(key, &[block]).wait().await.unwrap_or_else(NeverFails::never);
+        Ok(())
     }
 
-    async fn blocked(&self, policy: &str, key: &Key) -> Option<Duration> {
-        let check = Check::new(self.block_named(policy), key, 1);
+    async fn try_blocked(&self, policy: &str, key: &Key) -> Result<Option<Duration>, SetupError> {
+        let check = Check::new(self.block_named(policy)?.1, key, 1);
         let verdict = self.store.acquire(&[check], Times::LOOK).wait().await;
-        match verdict.unwrap_or_else(NeverFails::never).wait() {
+        Ok(match verdict.unwrap_or_else(NeverFails::never).wait() {
             Wait::For(wait) => Some(wait),
             Wait::None | Wait::Never => None,
-        }
+        })
     }
 }
 
@@ -93,42 +98,111 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// ```
     ///
     /// # Panics
-    /// If there is no policy of that name, or if it blocks no keys.
+    /// If [`Limiter::try_block`] would return an error.
     pub async fn block(&self, policy: &str, key: &Key) {
-        self.decider.block(policy, key).await;
+        or_panic(self.try_block(policy, key).await);
+    }
+
+    /// [`Limiter::block`] for a name that is known only at run time, such as that of a file.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownPolicy`] if there is no policy of that name, and
+    /// [`SetupError::NoBlocks`] if it blocks no keys.
+    pub async fn try_block(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
+        self.decider.try_block(policy, key).await
     }
 
     /// Lifts the block of `key`. What it has used stays, and so do denials that were counted since
     /// the block began.
     ///
     /// # Panics
-    /// If there is no policy of that name, or if it blocks no keys.
+    /// If [`Limiter::try_unblock`] would return an error.
     pub async fn unblock(&self, policy: &str, key: &Key) {
-        self.decider.unblock(policy, key).await;
+        or_panic(self.try_unblock(policy, key).await);
+    }
+
+    /// [`Limiter::unblock`] for a name that is known only at run time.
+    ///
+    /// # Errors
+    /// Those of [`Limiter::try_block`].
+    pub async fn try_unblock(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
+        self.decider.try_unblock(policy, key).await
     }
 
     /// Returns for how much longer `key` is blocked. `None` if it is not, or if the store fails.
     ///
     /// # Panics
-    /// If there is no policy of that name, or if it blocks no keys.
+    /// If [`Limiter::try_blocked`] would return an error.
     pub async fn blocked(&self, policy: &str, key: &Key) -> Option<Duration> {
-        self.decider.blocked(policy, key).await
+        or_panic(self.try_blocked(policy, key).await)
+    }
+
+    /// [`Limiter::blocked`] for a name that is known only at run time.
+    ///
+    /// # Errors
+    /// Those of [`Limiter::try_block`].
+    pub async fn try_blocked(&self, policy: &str, key: &Key) -> Result<Option<Duration>, SetupError> {
+        self.decider.try_blocked(policy, key).await
     }
 }
 
+/// If the rule is in [shadow](crate::Rule::shadow), these are about the blocks of its enforced
+/// namesakes: in other processes, and here once it leaves the shadow. In shadow nothing is blocked.
 impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
-    /// Blocks `key` now, by the rule with this name: see [`Limiter::block`], also for panics.
+    /// Blocks `key` now, by the rule with this name: see [`Limiter::block`].
+    ///
+    /// # Panics
+    /// If [`RequestLimiter::try_block`] would return an error.
     pub async fn block(&self, policy: &str, key: &Key) {
-        self.decider.block(policy, key).await;
+        or_panic(self.try_block(policy, key).await);
     }
 
-    /// Lifts the block of `key`: see [`Limiter::unblock`], also for panics.
+    /// [`RequestLimiter::block`] for rules that a file may rename or remove.
+    ///
+    /// # Errors
+    /// Those of [`Limiter::try_block`].
+    pub async fn try_block(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
+        self.that_has(policy).try_block(policy, key).await
+    }
+
+    /// Lifts the block of `key`: see [`Limiter::unblock`].
+    ///
+    /// # Panics
+    /// If [`RequestLimiter::try_unblock`] would return an error.
     pub async fn unblock(&self, policy: &str, key: &Key) {
-        self.decider.unblock(policy, key).await;
+        or_panic(self.try_unblock(policy, key).await);
     }
 
-    /// Returns for how much longer `key` is blocked: see [`Limiter::blocked`], also for panics.
+    /// [`RequestLimiter::unblock`] for rules that a file may rename or remove.
+    ///
+    /// # Errors
+    /// Those of [`Limiter::try_block`].
+    pub async fn try_unblock(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
+        self.that_has(policy).try_unblock(policy, key).await
+    }
+
+    /// Returns for how much longer `key` is blocked: see [`Limiter::blocked`].
+    ///
+    /// # Panics
+    /// If [`RequestLimiter::try_blocked`] would return an error.
     pub async fn blocked(&self, policy: &str, key: &Key) -> Option<Duration> {
-        self.decider.blocked(policy, key).await
+        or_panic(self.try_blocked(policy, key).await)
+    }
+
+    /// [`RequestLimiter::blocked`] for rules that a file may rename or remove.
+    ///
+    /// # Errors
+    /// Those of [`Limiter::try_block`].
+    pub async fn try_blocked(&self, policy: &str, key: &Key) -> Result<Option<Duration>, SetupError> {
+        self.that_has(policy).try_blocked(policy, key).await
+    }
+
+    /// The decider with the policy of this name, on the store of enforced rules.
+    fn that_has(&self, policy: &str) -> Cow<'_, Decider<S>> {
+        let in_shadow = &self.shadow.decider;
+        match in_shadow.policies.number(policy) {
+            Some(_) => Cow::Owned(Decider { store: self.decider.store.clone(), ..in_shadow.clone() }),
+            None => Cow::Borrowed(&self.decider),
+        }
     }
 }

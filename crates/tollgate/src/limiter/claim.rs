@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use pin_project::pin_project;
 use tokio::runtime::Handle;
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 use tollgate_core::{Reply, Store, Times, Verdict, Wait};
 
 use super::decider::Decider;
 use super::never_fails::NeverFails;
 use crate::in_flight::{Slot, SlotBook};
 use crate::policy_set::{Ask, Asks};
-use crate::time::timer_now;
+use crate::time::{YEAR, timer_now};
 
-/// How long a refused request waits for a release of this process.
+/// How long a refused request waits for a release of this process at most.
 const LONGEST_RELEASE: Duration = Duration::from_secs(1);
 
 /// A verdict, and the slots that it granted.
@@ -77,7 +77,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Where slots are claimed, if one is asked for.
     #[inline]
     pub(crate) fn slots_of(&self, asks: &[Ask]) -> Option<&Arc<SlotBook<S>>> {
-        let is_slot = |ask: &Ask| self.policies.policy(ask.policy).is_in_flight();
+        let is_slot = |ask: &Ask| self.policies.policy(&ask.policy).is_in_flight();
         self.slots.as_ref().filter(|_| asks.iter().any(is_slot))
     }
 
@@ -90,7 +90,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// Acquires a set with slots. If nothing but slots is lacking, and a release of this process
     /// was on its way, it is asked once more after that: a client is not refused for its own last
-    /// request.
+    /// request. All of this ends within the limits of the caller and of the store.
     pub(crate) fn claim(
         &self,
         slots: &Arc<SlotBook<S>>,
@@ -98,6 +98,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         deadline: Option<Duration>,
     ) -> Reply<Claimed, ClaimFuture> {
         let releasing = slots.releasing(asks);
+        let begin = timer_now();
         match (self.claim_once(slots, asks, deadline), releasing) {
             (Reply::Later(first), Some(releasing)) => {
                 let (decider, slots, asks) = (self.clone(), Arc::clone(slots), Asks::from(asks));
@@ -106,10 +107,16 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                     if claimed.0.is_granted() || !decider.lacks_only_slots(&asks, &claimed.0) {
                         return claimed;
                     }
-                    let at_most = deadline.map_or(LONGEST_RELEASE, |deadline| deadline.min(LONGEST_RELEASE));
+                    let limits = [deadline, decider.store.wait_limit(), Some(YEAR)];
+                    let end = begin + limits.into_iter().flatten().min().unwrap_or(YEAR);
                     // Without an answer, the slot may still be free.
-                    let _ = timeout(at_most, releasing.answered()).await;
-                    decider.claim_once(&slots, &asks, deadline).wait().await
+                    let _ = timeout_at(end.min(timer_now() + LONGEST_RELEASE), releasing.answered()).await;
+                    if timer_now() >= end {
+                        return claimed;
+                    }
+                    let deadline = deadline.map(|deadline| deadline.saturating_sub(begin.elapsed()));
+                    let again = decider.claim_once(&slots, &asks, deadline).wait();
+                    timeout_at(end, again).await.unwrap_or(claimed)
                 }))
             }
             (reply, _) => reply,
@@ -119,7 +126,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Whether each policy that refused is of requests in flight.
     fn lacks_only_slots(&self, asks: &[Ask], verdict: &Verdict) -> bool {
         let mut refused = asks.iter().zip(verdict.each()).filter(|(_, status)| status.wait() != Wait::None);
-        !verdict.each().is_empty() && refused.all(|(ask, _)| self.policies.policy(ask.policy).is_in_flight())
+        !verdict.each().is_empty() && refused.all(|(ask, _)| self.policies.policy(&ask.policy).is_in_flight())
     }
 
     fn claim_once(

@@ -20,9 +20,9 @@ use crate::denial::Denial;
 use crate::in_flight::{Slot, SlotBook};
 use crate::memory::MemoryStore;
 #[cfg(feature = "metrics")]
-use crate::observe::metrics::Metrics;
+use crate::observe::metrics::{LayerLimits, Metrics};
 use crate::observe::{Decision, Observe, Observers};
-use crate::policy_set::{Ask, Asks, PolicySet};
+use crate::policy_set::{Ask, Asks, PolicyRef, PolicySet};
 use crate::reason::Reason;
 use crate::report::Report;
 use crate::setup_error::SetupError;
@@ -60,20 +60,21 @@ impl<S> Decider<S> {
     pub(super) fn try_store<T: Store<Error: NeverFails>>(self, store: T) -> Result<Decider<T>, SetupError> {
         self.policies.supported_by(&store)?;
         let Decider { policies, observers, waits_for_store, denials, .. } = self;
-        let policies = Arc::new(policies.for_other_store());
+        let policies = policies.for_other_store();
         let slots = SlotBook::new(&policies, &store);
         Ok(Decider { policies, store, observers, queues: WaitQueues::new(), waits_for_store, slots, denials })
     }
 
     pub(super) fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Decider<S> {
         let observe: Arc<Observe> = Arc::new(observe);
-        Decider { observers: self.observers.and(&self.policies, move |_, _| Arc::clone(&observe)), ..self }
+        Decider { observers: self.observers.and(&self.policies, move |_| Arc::clone(&observe)), ..self }
     }
 
     #[cfg(feature = "metrics")]
     pub(super) fn metrics(self) -> Decider<S> {
-        let observers = self.observers.and(&self.policies, |earlier, policies| {
-            let metrics = Metrics::new(earlier, policies);
+        let limits = LayerLimits::default();
+        let observers = self.observers.and(&self.policies, move |policies| {
+            let metrics = Metrics::new(policies, &limits);
             Arc::new(move |decision: &Decision<'_>| metrics.record(decision))
         });
         Decider { observers, ..self }
@@ -81,6 +82,12 @@ impl<S> Decider<S> {
 
     pub(super) fn wait_for_store(self, wait: bool) -> Decider<S> {
         Decider { queues: WaitQueues::new(), waits_for_store: wait, ..self }
+    }
+
+    /// The same policies with the settings of a decider whose policies they replace.
+    pub(super) fn with_settings_of(self, other: &Decider<S>) -> Decider<S> {
+        let observers = other.observers.of(&self.policies);
+        Decider { observers, waits_for_store: other.waits_for_store, queues: other.queues.clone(), ..self }
     }
 
     /// Shows observers what was decided about a request that waited `since` then.
@@ -95,7 +102,7 @@ impl<S> Decider<S> {
     }
 
     /// Shows observers how a charge of this policy has ended.
-    pub(super) fn show_settled(&self, policy: usize, settled: Settled) {
+    pub(super) fn show_settled(&self, policy: &PolicyRef, settled: Settled) {
         self.observers.settled(&self.policies, policy, settled);
     }
 
@@ -105,21 +112,21 @@ impl<S> Decider<S> {
     }
 
     /// The denial of a request without a key that this policy needs, for that reason.
-    pub(super) fn no_key(&self, policy: usize, reason: Reason) -> Denial {
-        Denial::new(reason, Report::new(&self.policies, [policy], Verdict::without_statuses(0)))
+    pub(super) fn no_key(&self, rule: usize, reason: Reason) -> Denial {
+        Denial::new(reason, Report::new(&self.policies, [rule.into()], Verdict::without_statuses(0)))
     }
 
     /// Shows observers that a policy found no key, if it did not.
     pub(crate) fn shown(&self, asks: Result<Asks, Denial>) -> Result<Asks, Denial> {
         asks.inspect_err(|denial| {
             if let Some(policy) = denial.report().first() {
-                self.observers.no_key(&self.policies, policy);
+                self.observers.no_key(&self.policies, self.policies.named(policy));
             }
         })
     }
 
     pub(crate) fn report(&self, asks: &[Ask], verdict: &Verdict) -> Report {
-        Report::new(&self.policies, asks.iter().map(|ask| ask.policy), verdict.clone())
+        Report::new(&self.policies, asks.iter().map(|ask| ask.policy.clone()), verdict.clone())
     }
 }
 
@@ -137,9 +144,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         Ok(Decider {
             slots,
             denials: self.denials.clone().or_else(new_counts),
-            observers: self.observers.of(&self.policies, &policies),
-            // Those who wait finish by the rules that they came with.
-            queues: WaitQueues::new(),
+            observers: self.observers.of(&policies),
+            // Those who wait keep their places, and ask by the new rules.
+            queues: self.queues.clone(),
             store: self.store.clone(),
             waits_for_store: self.waits_for_store,
             policies,
@@ -156,9 +163,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     ) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
         match (asks, deadline) {
             ([], _) => Reply::Now(Ok(Verdict::without_statuses(times.max()).from_source(Source::Rule))),
-            ([ask], None) => {
-                self.store.acquire(&[Check::new(self.policies.policy(ask.policy), &ask.key, ask.cost)], times)
-            }
+            ([ask], None) => self
+                .store
+                .acquire(&[Check::new(self.policies.policy(&ask.policy), &ask.key, ask.cost)], times),
             _ => self.acquire_set(asks, times, deadline),
         }
     }
@@ -169,11 +176,13 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         times: Times,
         deadline: Option<Duration>,
     ) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
-        let policy = |ask: &Ask| {
-            let policy = self.policies.policy(ask.policy);
-            deadline.map_or(Cow::Borrowed(policy), |deadline| waiting_until(policy, deadline))
-        };
-        let policies: SmallVec<[Cow<'_, Policy>; 4]> = asks.iter().map(policy).collect();
+        let policies: SmallVec<[Cow<'_, Policy>; 4]> = asks
+            .iter()
+            .map(|ask| {
+                let policy = self.policies.policy(&ask.policy);
+                deadline.map_or(Cow::Borrowed(policy), |deadline| waiting_until(policy, deadline))
+            })
+            .collect();
         let set: SmallVec<[Check<'_>; 4]> =
             asks.iter().zip(&policies).map(|(ask, policy)| Check::new(policy, &ask.key, ask.cost)).collect();
         self.store.acquire(&set, times)
@@ -197,14 +206,19 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         decided.inspect_err(|denial| self.count(denial, &to_count))
     }
 
+    /// Whether denials are counted, for blocks.
+    pub(super) fn counts_denials(&self) -> bool {
+        self.denials.is_some()
+    }
+
     /// What was asked, if its denial may have to be counted.
     pub(super) fn to_count(&self, asks: &Asks) -> Asks {
-        if self.denials.is_some() { asks.clone() } else { Asks::new() }
+        if self.counts_denials() { asks.clone() } else { Asks::new() }
     }
 
     /// Charges more units of one policy. Other rules have decided about the request before.
     pub(super) async fn charge_more(&self, ask: Ask) -> Result<Permit, Denial> {
-        let rule = self.policies.named(ask.policy);
+        let rule = self.policies.named(&ask.policy);
         let asks: Asks = smallvec![ask];
         // Nothing waits for a place in the queue of a leaky bucket.
         let reply = self.ask(&asks, Some(Duration::ZERO));

@@ -8,9 +8,11 @@ mod never_fails;
 mod permit;
 pub(crate) mod queue_slot;
 mod refusal;
+pub(crate) mod replacement;
 mod request;
 mod settle;
 pub(crate) mod shadow;
+mod turn;
 mod until_ready;
 mod wait_queue;
 
@@ -144,29 +146,30 @@ impl<S> Limiter<S> {
         let policies = 0..self.decider.policies.own().len();
         // One cost for all: a slot is one, whatever the work is in other units.
         let of =
-            |policy| if self.decider.policies.policy(policy).is_in_flight() { cost.min(1) } else { cost };
-        let asks = policies.map(|policy| Ask { policy, key: key.clone(), cost: of(policy) }).collect();
+            |policy| if self.decider.policies.numbered(policy).is_in_flight() { cost.min(1) } else { cost };
+        let asks = policies
+            .map(|policy| Ask { policy: policy.into(), key: key.clone(), cost: of(policy) })
+            .collect();
         Ok(self.decider.policies.with_blocks(asks))
     }
 
     /// What a caller asks of each of the named policies.
-    fn asks_of_each(&self, each: &[(&str, &Key, u64)]) -> Result<Asks, Denial> {
+    fn asks_of_each(&self, each: &[(&str, &Key, u64)]) -> Result<Result<Asks, Denial>, SetupError> {
         let policies = &self.decider.policies;
-        let ask = |(name, key, cost): &(&str, &Key, u64)| Ask {
-            policy: policies.number_of(name),
-            key: (*key).clone(),
-            cost: *cost,
+        let ask = |(name, key, cost): &(&str, &Key, u64)| {
+            Ok(Ask { policy: policies.number_of(name)?.into(), key: (*key).clone(), cost: *cost })
         };
-        let mut asks: Asks = each.iter().map(ask).collect();
+        let mut asks = each.iter().map(ask).collect::<Result<Asks, SetupError>>()?;
         // In the order of the policies: equal sets wait in one queue.
-        asks.sort_unstable_by_key(|ask| ask.policy);
-        if let Some(two) = asks.windows(2).find(|two| two[0].policy == two[1].policy) {
-            panic!("the policy {:?} is asked twice", policies.policy(two[0].policy).name());
+        let number = |ask: &Ask| policies.named(&ask.policy);
+        asks.sort_unstable_by_key(number);
+        if let Some(two) = asks.windows(2).find(|two| number(&two[0]) == number(&two[1])) {
+            return Err(SetupError::AskedTwice(policies.policy(&two[0].policy).name().to_owned()));
         }
-        match asks.iter().find(|ask| ask.key.is_empty()) {
-            Some(ask) => Err(self.decider.no_key(ask.policy, Reason::NoKey)),
+        Ok(match asks.iter().find(|ask| ask.key.is_empty()) {
+            Some(ask) => Err(self.decider.no_key(number(ask), Reason::NoKey)),
             None => Ok(policies.with_blocks(asks)),
-        }
+        })
     }
 }
 
@@ -210,9 +213,24 @@ where
     /// with [`Reason::NoKey`], status 400.
     ///
     /// # Panics
-    /// If the limiter has no policy of such a name, or if one is named twice.
+    /// If [`Limiter::try_check_each`] would return an error.
     pub async fn check_each(&self, each: &[(&str, &Key, u64)]) -> Result<Permit, Denial> {
-        self.decider.charge(self.decider.shown(self.asks_of_each(each))?, None).await
+        or_panic(self.try_check_each(each).await)
+    }
+
+    /// [`Limiter::check_each`] for names that are known only at run time, such as those of a file.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownPolicy`] if the limiter has no policy of such a name, and
+    /// [`SetupError::AskedTwice`] if one is named twice. Nothing is charged then.
+    pub async fn try_check_each(
+        &self,
+        each: &[(&str, &Key, u64)],
+    ) -> Result<Result<Permit, Denial>, SetupError> {
+        Ok(match self.decider.shown(self.asks_of_each(each)?) {
+            Ok(asks) => self.decider.charge(asks, None).await,
+            Err(denial) => Err(denial),
+        })
     }
 
     /// Returns the state of each policy for `key`. Charges nothing.
@@ -230,10 +248,21 @@ where
     /// A [`Denial`] if a key is empty.
     ///
     /// # Panics
-    /// If the limiter has no policy of such a name, or if one is named twice.
+    /// If [`Limiter::try_look_each`] would return an error.
     pub async fn look_each(&self, each: &[(&str, &Key)]) -> Result<Report, Denial> {
+        or_panic(self.try_look_each(each).await)
+    }
+
+    /// [`Limiter::look_each`] for names that are known only at run time.
+    ///
+    /// # Errors
+    /// Those of [`Limiter::try_check_each`].
+    pub async fn try_look_each(&self, each: &[(&str, &Key)]) -> Result<Result<Report, Denial>, SetupError> {
         let each: Vec<_> = each.iter().map(|(name, key)| (*name, *key, 1)).collect();
-        Ok(self.decider.look(&self.asks_of_each(&each)?).await)
+        Ok(match self.asks_of_each(&each)? {
+            Ok(asks) => Ok(self.decider.look(&asks).await),
+            Err(denial) => Err(denial),
+        })
     }
 
     /// Waits until `cost` units of each policy may be charged to `key`, and charges them:
@@ -260,17 +289,22 @@ where
     /// ```
     ///
     /// # Order
-    /// Callers that wait for the same keys form a queue, in order of arrival. Only the first asks
-    /// again, and a caller that leaves is skipped. In total, callers ask at most three times for
-    /// each one that passes, unless other processes, or checks that do not wait, take the units.
+    /// Callers that wait for the same key of a policy form a queue, in order of arrival. A caller
+    /// waits in the queue of the policy that refuses it; if several do, of the one that refuses for
+    /// longest. Only the first of a queue asks again, and a caller that leaves is skipped.
+    ///
+    /// With n policies, callers ask on average at most 2 + n times for each one that passes, unless
+    /// other processes, or checks that do not wait, take the units.
     ///
     /// - A caller that finds others waiting joins them without asking. It is refused at once if a
     ///   caller of the same cost, or less, has just been refused for longer than `at_most`.
     ///   Otherwise it waits for its turn until `at_most` is over. In both cases it gets the latest
-    ///   denial of a caller in the queue, and observers see no decision.
-    /// - Policies that apply together are one queue for each set of keys. Callers whose sets share
-    ///   only some keys are not ordered. Under a [`RequestLimiter`], neither are the tiers of a
-    ///   rule.
+    ///   denial of its queue, by that policy alone, and observers see no decision.
+    /// - A caller has the place of its arrival in every queue. What it waited for in a slow queue
+    ///   is kept for it while it waits in a faster one. It does not hold up a faster queue while it
+    ///   waits in a slower one: a thousand used-up tenants do not hold up one that is not.
+    /// - A large cost holds up smaller ones behind it, for as long as it waits.
+    /// - Under a [`RequestLimiter`], each tier of a rule has queues of its own.
     /// - Over a network, several callers of a queue ask at once while nothing is refused. They may
     ///   pass in another order.
     /// - A queue belongs to a limiter and its clones, in one process. [`Limiter::check`] does not
@@ -308,7 +342,19 @@ where
         each: &[(&str, &Key, u64)],
         at_most: Duration,
     ) -> Result<Permit, Denial> {
-        self.decider.admit(self.asks_of_each(each), Some(at_most)).await
+        or_panic(self.try_until_ready_each(each, at_most).await)
+    }
+
+    /// [`Limiter::until_ready_each`] for names that are known only at run time.
+    ///
+    /// # Errors
+    /// Those of [`Limiter::try_check_each`].
+    pub async fn try_until_ready_each(
+        &self,
+        each: &[(&str, &Key, u64)],
+        at_most: Duration,
+    ) -> Result<Result<Permit, Denial>, SetupError> {
+        Ok(self.decider.admit(self.asks_of_each(each)?, Some(at_most)).await)
     }
 
     /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
@@ -339,8 +385,17 @@ where
     /// ```
     ///
     /// # Panics
-    /// If the limiter has no policy of that name.
+    /// If the permit is of a limiter without a policy of that name.
+    #[track_caller]
     pub fn charge(&self, permit: &mut Permit, policy: &str) -> Charge {
+        or_panic(self.try_charge(permit, policy))
+    }
+
+    /// [`Limiter::charge`] for a name that is known only at run time.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownPolicy`]. The permit keeps all charges then.
+    pub fn try_charge(&self, permit: &mut Permit, policy: &str) -> Result<Charge, SetupError> {
         self.decider.charge_of(permit, policy)
     }
 

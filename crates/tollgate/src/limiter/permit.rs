@@ -9,11 +9,15 @@ use tollgate_core::{Grant, Reply, Stamp, Status, Store};
 use super::claim::Claimed;
 use crate::charge::GrantStamp;
 use crate::in_flight::Slot;
-use crate::policy_set::{Ask, Asks};
+use crate::policy_set::{Ask, Asks, PolicyRef};
 use crate::report::Report;
 
-/// The number of the policy of an ask that was taken out of its permit.
-const TAKEN: usize = usize::MAX;
+/// The policy of an ask that was taken out of its permit.
+const TAKEN: PolicyRef = PolicyRef::Numbered(usize::MAX);
+
+fn is_taken(ask: &Ask) -> bool {
+    matches!((&ask.policy, TAKEN), (PolicyRef::Numbered(one), PolicyRef::Numbered(other)) if *one == other)
+}
 
 /// A request that was charged and may pass.
 #[must_use = "a leaky bucket asks for a delay before the request passes: see `delay`"]
@@ -46,7 +50,7 @@ impl Permit {
             .iter()
             .zip(&self.stamps)
             .zip(self.report.iter())
-            .filter(|((ask, _), _)| ask.cost > 0 && ask.policy != TAKEN)
+            .filter(|((ask, _), _)| ask.cost > 0 && !is_taken(ask))
             // Slots come back when the permit is dropped.
             .filter(|(_, (policy, _))| !policy.is_in_flight())
             .map(|((ask, stamp), (policy, _))| {
@@ -68,8 +72,8 @@ impl Permit {
     }
 
     /// Takes what one policy charged out of this permit, once: a refund leaves it out then.
-    pub(crate) fn take(&mut self, is_taken: impl Fn(usize) -> bool) -> Option<(Ask, Option<GrantStamp>)> {
-        let at = self.asks.iter().position(|ask| ask.policy != TAKEN && is_taken(ask.policy))?;
+    pub(crate) fn take(&mut self, is_it: impl Fn(&PolicyRef) -> bool) -> Option<(Ask, Option<GrantStamp>)> {
+        let at = self.asks.iter().position(|ask| !is_taken(ask) && is_it(&ask.policy))?;
         let found = (self.asks[at].clone(), self.granted(at));
         self.asks[at].policy = TAKEN;
         Some(found)

@@ -1,27 +1,57 @@
 //! What callers that wait know of each other.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use smallvec::SmallVec;
 use tokio::time::Instant;
+use tollgate_core::{Verdict, Wait};
 
 use crate::denial::Denial;
-use crate::policy_set::Ask;
+use crate::policy_set::{Ask, PolicySet};
+use crate::report::Report;
+use crate::time::YEAR;
 
-/// The denial of a caller that waits, for others in its queue.
+/// What a policy that refuses a caller says to others that want the same key of it.
 #[derive(Clone)]
 pub(crate) struct Refusal {
+    /// That of this policy alone, because other keys of the caller are not theirs.
     pub(crate) denial: Denial,
-    costs: SmallVec<[u64; 4]>,
-    /// Until when no caller of these costs passes, as far as is known.
+    cost: u64,
+    /// Until when no caller of this cost passes, as far as is known.
     until: Instant,
 }
 
 impl Refusal {
-    pub(crate) fn new(denial: Denial, asks: &[Ask], until: Instant) -> Refusal {
-        Refusal { denial, costs: asks.iter().map(|ask| ask.cost).collect(), until }
+    /// That of a caller whose store fails, for callers of any cost.
+    pub(crate) fn of_failure(denial: &Denial, until: Instant) -> Refusal {
+        Refusal { denial: denial.clone(), cost: 0, until }
     }
 
-    /// Whether a caller for the same keys, which waits until `end`, would be refused too.
-    pub(crate) fn holds_for(&self, asks: &[Ask], end: Instant) -> bool {
-        self.until > end && self.costs.iter().zip(asks).all(|(cost, ask)| *cost <= ask.cost)
+    /// The refusals of a denial: the place of each ask that refused, and how long it does.
+    pub(crate) fn each(
+        denial: &Denial,
+        asks: &[Ask],
+        now: Instant,
+    ) -> SmallVec<[(usize, Duration, Refusal); 2]> {
+        let (report, verdict) = (denial.report(), denial.report().verdict());
+        let by = |at: usize| {
+            let (ask, status) = (&asks[at], verdict.each()[at]);
+            let Wait::For(lasts) = status.wait() else { return None };
+            let of_one = Verdict::new(0, Duration::ZERO, [status]).as_decided_by(verdict);
+            let denial = Denial::of(Report::new(report.policy_set(), [ask.policy.clone()], of_one));
+            // A slot may come back at any time.
+            let is_slot = report.policy_set().policy(&ask.policy).is_in_flight();
+            let until = if is_slot { now } else { now + lasts.min(YEAR) };
+            Some((at, lasts, Refusal { denial, cost: ask.cost, until }))
+        };
+        denial.violated_at().filter_map(by).collect()
+    }
+
+    /// Whether a caller for the same key, which waits until `end`, would be refused too. Nothing is
+    /// known of other policies than those that refused.
+    pub(crate) fn holds_for(&self, policies: &Arc<PolicySet>, cost: u64, end: Instant) -> bool {
+        let is_of_these = Arc::ptr_eq(self.denial.report().policy_set(), policies);
+        is_of_these && self.until > end && self.cost <= cost
     }
 }

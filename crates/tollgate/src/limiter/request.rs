@@ -8,7 +8,8 @@ use tollgate_core::{Key, Policy, Store};
 use super::decider::Decider;
 use super::never_fails::NeverFails;
 use super::permit::Permit;
-use super::shadow::ShadowRules;
+use super::replacement::Successors;
+use super::shadow::{ShadowRules, store_for};
 use crate::charge::{Charge, ResponseHead, Settler};
 use crate::denial::Denial;
 use crate::extract::Head;
@@ -48,6 +49,8 @@ pub struct RequestLimiter<S = MemoryStore> {
     pub(crate) rules: Arc<RuleSet>,
     pub(crate) decider: Decider<S>,
     pub(crate) shadow: ShadowRules<S>,
+    /// Those who wait follow them.
+    pub(crate) successors: Successors<S>,
 }
 
 impl RequestLimiter {
@@ -67,10 +70,12 @@ impl RequestLimiter {
     pub fn try_new(rules: impl IntoRules) -> Result<RequestLimiter, SetupError> {
         let [(rules, policies), (in_shadow, of_shadow)] = RuleSet::try_both(rules)?;
         let store = MemoryStore::new();
+        let store_of_shadow = store_for(&in_shadow, &store);
         Ok(RequestLimiter {
             rules: Arc::new(rules),
-            decider: Decider::new(policies, store.clone()),
-            shadow: ShadowRules::new(in_shadow, Decider::new(of_shadow, store)),
+            decider: Decider::new(policies, store),
+            shadow: ShadowRules::new(in_shadow, Decider::new(of_shadow, store_of_shadow)),
+            successors: Successors::none(),
         })
     }
 }
@@ -99,9 +104,9 @@ impl<S> RequestLimiter<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        let shadow = self.shadow.try_store(store.clone())?;
+        let shadow = self.shadow.try_store(&store)?;
         let decider = self.decider.try_store(store)?;
-        Ok(RequestLimiter { rules: self.rules, decider, shadow })
+        Ok(RequestLimiter { rules: self.rules, decider, shadow, successors: Successors::none() })
     }
 
     /// A limiter with other rules, on the same state.
@@ -113,11 +118,11 @@ impl<S> RequestLimiter<S> {
         let [(rules, policies), (in_shadow, of_shadow)] = RuleSet::try_both(rules)?;
         // Before observers and metrics change.
         policies.supported_by(&self.decider.store)?;
-        let of_shadow = self.shadow.decider.replaced(of_shadow)?;
         Ok(RequestLimiter {
             rules: Arc::new(rules),
+            shadow: self.shadow.replaced(in_shadow, of_shadow, &self.decider.store)?,
             decider: self.decider.replaced(policies)?,
-            shadow: self.shadow.replaced(in_shadow, of_shadow),
+            successors: Successors::none(),
         })
     }
 
@@ -130,7 +135,7 @@ impl<S> RequestLimiter<S> {
         let of_shadow = Arc::clone(&observe);
         let shadow = self.shadow.with(|decider| decider.observe(move |decision| of_shadow(decision)));
         let decider = self.decider.observe(move |decision| observe(decision));
-        RequestLimiter { rules: self.rules, decider, shadow }
+        RequestLimiter { rules: self.rules, decider, shadow, successors: self.successors.with_own_settings() }
     }
 
     /// Counts decisions and units as metrics: [`RateLimitLayer::metrics`] says more.
@@ -141,14 +146,16 @@ impl<S> RequestLimiter<S> {
     #[must_use]
     pub fn metrics(self) -> RequestLimiter<S> {
         let shadow = self.shadow.with(Decider::metrics);
-        RequestLimiter { rules: self.rules, decider: self.decider.metrics(), shadow }
+        let (decider, successors) = (self.decider.metrics(), self.successors.with_own_settings());
+        RequestLimiter { rules: self.rules, decider, shadow, successors }
     }
 
     /// Sets whether callers of [`until_ready`](RequestLimiter::until_ready) also wait while the
     /// store is unavailable: [`Limiter::wait_for_store`](crate::Limiter::wait_for_store) says more.
     #[must_use]
     pub fn wait_for_store(self, wait: bool) -> RequestLimiter<S> {
-        RequestLimiter { decider: self.decider.wait_for_store(wait), ..self }
+        let (decider, successors) = (self.decider.wait_for_store(wait), self.successors.with_own_settings());
+        RequestLimiter { rules: self.rules, decider, shadow: self.shadow, successors }
     }
 
     /// Returns the policies that together hold all states of a key: one for each window of a rule
@@ -158,12 +165,6 @@ impl<S> RequestLimiter<S> {
         let in_shadow = self.shadow.decider.policies.with_states();
         self.decider.policies.with_states().chain(in_shadow)
     }
-
-    /// The same permit, whose slots end when their rules say so.
-    fn holding(&self, permit: Permit) -> Permit {
-        self.rules.hold_at_most(permit.slot());
-        permit
-    }
 }
 
 impl<S> RequestLimiter<S>
@@ -171,6 +172,14 @@ where
     S: Store,
     S::Error: NeverFails,
 {
+    /// The permit of a request that passes. Asks the rules in shadow, and its slots end when their
+    /// rules say so.
+    pub(super) fn passed(&self, head: &Head<'_>, permit: Permit) -> Permit {
+        self.shadow.ask(head);
+        self.rules.hold_at_most(permit.slot());
+        permit
+    }
+
     /// What a request asks of each rule that applies to it.
     pub(crate) fn asks(&self, head: &Head<'_>) -> Result<Asks, Denial> {
         let supports = |policy: &Policy| self.decider.store.supports(policy).is_ok();
@@ -187,13 +196,7 @@ where
     /// # Errors
     /// A [`Denial`] with the rules that refused, and how long they do.
     pub async fn check(&self, head: &Head<'_>) -> Result<Permit, Denial> {
-        let asks = self.decider.shown(self.asks(head))?;
-        let permit = match self.rules.waits(&self.decider.policies, &asks, None) {
-            Some(waits) => self.decider.charge_for_slots(asks, waits).await?,
-            None => self.decider.charge(asks, None).await?,
-        };
-        self.shadow.ask(head);
-        Ok(self.holding(permit))
+        self.ask_in_turn(head, None).await
     }
 
     /// Returns the state of the rules that apply to a request. Charges nothing.
@@ -206,11 +209,10 @@ where
     }
 
     /// Waits until a request may pass, and charges it: see
-    /// [`Limiter::until_ready`](crate::Limiter::until_ready), also for errors and panics.
+    /// [`Limiter::until_ready`](crate::Limiter::until_ready), also for errors and panics. If the
+    /// rules of its layer are replaced meanwhile, it goes on to wait by the new ones.
     pub async fn until_ready(&self, head: &Head<'_>, at_most: Duration) -> Result<Permit, Denial> {
-        let permit = self.decider.admit(self.asks(head), Some(at_most)).await?;
-        self.shadow.ask(head);
-        Ok(self.holding(permit))
+        self.ask_in_turn(head, Some(at_most)).await
     }
 
     /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
@@ -220,13 +222,24 @@ where
     }
 
     /// Takes what the policy of one rule charged a permit: see
-    /// [`Limiter::charge`](crate::Limiter::charge). A rule that did not apply to the request
-    /// charged nothing.
+    /// [`Limiter::charge`](crate::Limiter::charge). A rule that did not apply to the request, or is
+    /// in shadow, charged nothing.
     ///
     /// # Panics
-    /// If no rule has a policy of that name.
+    /// If [`RequestLimiter::try_charge`] would return an error.
+    #[track_caller]
     pub fn charge(&self, permit: &mut Permit, policy: &str) -> Charge {
-        self.decider.charge_of(permit, policy)
+        or_panic(self.try_charge(permit, policy))
+    }
+
+    /// [`RequestLimiter::charge`] for rules that a file may rename or remove.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownPolicy`] if no rule that decided about the permit has a policy of that
+    /// name. The permit keeps all charges then.
+    pub fn try_charge(&self, permit: &mut Permit, policy: &str) -> Result<Charge, SetupError> {
+        let charge = self.decider.charge_of(permit, policy);
+        charge.or_else(|error| self.shadow.decider.no_charge_of(policy).ok_or(error))
     }
 
     /// Settles a permit by the response that its request got: what [`Rule::count_if`] and

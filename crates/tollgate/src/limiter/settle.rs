@@ -10,26 +10,27 @@ use super::permit::Permit;
 use crate::charge::{Charge, GrantStamp, Reservation, Settler, SettlerFuture};
 use crate::denial::Denial;
 use crate::observe::Observers;
-use crate::policy_set::Ask;
+use crate::policy_set::{Ask, PolicyRef};
+use crate::setup_error::SetupError;
 
 impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
-    fn policy(&self, number: usize) -> &Policy {
-        self.policies.policy(number)
+    fn policy<'a>(&'a self, policy: &'a PolicyRef) -> &'a Policy {
+        self.policies.policy(policy)
     }
 
     fn extend<'a>(
         &'a self,
-        policy: usize,
+        policy: &'a PolicyRef,
         key: &'a Key,
         units: u64,
     ) -> SettlerFuture<'a, Result<Option<GrantStamp>, Denial>> {
-        let ask = Ask { policy, key: key.clone(), cost: units };
+        let ask = Ask { policy: policy.clone(), key: key.clone(), cost: units };
         Box::pin(async move { Ok(self.charge_more(ask).await?.granted(0)) })
     }
 
     fn settle<'a>(
         &'a self,
-        policy: usize,
+        policy: &'a PolicyRef,
         key: &'a Key,
         reservation: &'a Reservation,
         total: u64,
@@ -45,7 +46,7 @@ impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
         })
     }
 
-    fn show(&self, policy: usize, settled: Settled) {
+    fn show(&self, policy: &PolicyRef, settled: Settled) {
         self.show_settled(policy, settled);
     }
 }
@@ -62,20 +63,27 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 
     /// Takes what one policy charged a permit, in any of its tiers, out of the permit.
-    pub(super) fn charge_of(&self, permit: &mut Permit, policy: &str) -> Charge {
+    pub(super) fn charge_of(&self, permit: &mut Permit, policy: &str) -> Result<Charge, SetupError> {
         let decider = Arc::new(self.of_permit(permit));
         let policies = &decider.policies;
-        let named = policies.number_of(policy);
+        let named = policies.number_of(policy)?;
         let settler: Arc<dyn Settler> = decider.clone();
-        match permit.take(|number| policies.named(number) == named) {
+        Ok(match permit.take(|policy| policies.named(policy) == named) {
             // A slot comes back with its permit.
-            Some((ask, _)) if policies.policy(ask.policy).is_in_flight() => {
-                Charge::new(&settler, named, None, 0, None)
+            Some((ask, _)) if policies.policy(&ask.policy).is_in_flight() => {
+                Charge::new(&settler, named.into(), None, 0, None)
             }
             Some((Ask { policy, key, cost }, granted)) => {
                 Charge::new(&settler, policy, Some(key), cost, granted)
             }
-            None => Charge::new(&settler, named, None, 0, None),
-        }
+            None => Charge::new(&settler, named.into(), None, 0, None),
+        })
+    }
+
+    /// A charge of nothing by a policy. `None` if there is no policy of that name.
+    pub(super) fn no_charge_of(&self, policy: &str) -> Option<Charge> {
+        let named = self.policies.number(policy)?;
+        let settler: Arc<dyn Settler> = Arc::new(self.clone());
+        Some(Charge::new(&settler, named.into(), None, 0, None))
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::{sleep, sleep_until, timeout_at};
+use tokio::time::{sleep, sleep_until};
 use tollgate_core::{Policy, Reply, Store, Wait};
 
 use super::claim::{Asking, Claimed};
@@ -12,12 +12,14 @@ use super::never_fails::NeverFails;
 use super::permit::Permit;
 use super::queue_slot::QueueSlot;
 use super::refusal::Refusal;
+use super::replacement::{LatestVersion, Waited, Waiting};
+use super::turn::turn_before;
 use super::wait_queue::Waiter;
 use crate::denial::Denial;
 use crate::in_flight::{Listener, Slot};
 use crate::policy_set::{Ask, Asks};
 use crate::reason::Reason;
-use crate::time::timer_now;
+use crate::time::{YEAR, timer_now};
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Charges what is asked, and waits for the delay of a leaky bucket. With `at_most`, also until
@@ -27,24 +29,54 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         asks: Result<Asks, Denial>,
         at_most: Option<Duration>,
     ) -> Result<Permit, Denial> {
-        let asks = self.shown(asks)?;
-        let permit = match at_most {
-            Some(at_most) => {
-                let to_count = self.to_count(&asks);
-                let charged = self.charge_in_turn(asks, &Patience::ForAll(at_most)).await;
-                charged.inspect_err(|denial| self.count(denial, &to_count))?
-            }
-            None => self.charge(asks, None).await?,
+        let Some(at_most) = at_most else {
+            let permit = self.charge(self.shown(asks)?, None).await?;
+            return Ok(self.after_delay(permit).await);
         };
-        Ok(self.after_delay(permit).await)
+        match self.admit_in_turn(asks, at_most, Waiting::default(), LatestVersion::default()).await {
+            Waited::Over(admitted) => admitted,
+            Waited::Replaced(_) => unreachable!("these rules are never replaced"),
+        }
+    }
+
+    /// Charges what is asked once the rules allow it, and waits for the delay of a leaky bucket.
+    pub(super) async fn admit_in_turn(
+        &self,
+        asks: Result<Asks, Denial>,
+        at_most: Duration,
+        waiting: Waiting,
+        latest: LatestVersion,
+    ) -> Waited<Result<Permit, Denial>> {
+        let asks = match self.shown(asks) {
+            Ok(asks) => asks,
+            Err(denial) => return Waited::Over(Err(denial)),
+        };
+        let to_count = self.to_count(&asks);
+        match self.charge_in_turn(asks, &Patience::ForAll(at_most), waiting, latest).await {
+            Waited::Over(Ok(permit)) => Waited::Over(Ok(self.after_delay(permit).await)),
+            Waited::Over(Err(denial)) => {
+                self.count(&denial, &to_count);
+                Waited::Over(Err(denial))
+            }
+            replaced => replaced,
+        }
     }
 
     /// Charges what is asked, and waits for slots as long as each rule says.
-    pub(super) async fn charge_for_slots(&self, asks: Asks, of_each: Waits) -> Result<Permit, Denial> {
-        let claimed = self.claim_in_turn(asks.clone(), of_each, None).await;
+    pub(super) async fn charge_for_slots(
+        &self,
+        asks: Asks,
+        of_each: Waits,
+        waiting: Waiting,
+        latest: LatestVersion,
+    ) -> Waited<Result<Permit, Denial>> {
+        let claimed = match self.claim_in_turn(asks.clone(), of_each, None, waiting, latest).await {
+            Waited::Over(claimed) => claimed,
+            Waited::Replaced(waiting) => return Waited::Replaced(waiting),
+        };
         let to_count = self.to_count(&asks);
         let decided = self.decided(asks, Reply::Now(claimed)).await;
-        decided.inspect_err(|denial| self.count(denial, &to_count))
+        Waited::Over(decided.inspect_err(|denial| self.count(denial, &to_count)))
     }
 
     /// Waits for slots in turn: see [`Patience::ForSlots`]. `deadline` is that of the caller.
@@ -53,66 +85,91 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         asks: Asks,
         of_each: Waits,
         deadline: Option<Duration>,
-    ) -> Claimed {
-        match self.charge_in_turn(asks, &Patience::ForSlots(of_each, deadline)).await {
-            Ok(permit) => permit.claimed(),
-            Err(denial) => (denial.report().verdict().clone(), Slot::default()),
+        waiting: Waiting,
+        latest: LatestVersion,
+    ) -> Waited<Claimed> {
+        match self.charge_in_turn(asks, &Patience::ForSlots(of_each, deadline), waiting, latest).await {
+            Waited::Over(Ok(permit)) => Waited::Over(permit.claimed()),
+            Waited::Over(Err(denial)) => Waited::Over((denial.report().verdict().clone(), Slot::default())),
+            Waited::Replaced(waiting) => Waited::Replaced(waiting),
         }
     }
 
-    /// Asks until the rules allow it, in the queue of callers that wait for the same.
-    async fn charge_in_turn(&self, asks: Asks, patience: &Patience) -> Result<Permit, Denial> {
+    /// Asks until the rules allow it, in the queues of callers that wait for the same keys. Stops
+    /// as soon as `latest` is after these rules.
+    async fn charge_in_turn(
+        &self,
+        asks: Asks,
+        patience: &Patience,
+        waiting: Waiting,
+        mut latest: LatestVersion,
+    ) -> Waited<Result<Permit, Denial>> {
         if !self.may_have_to_wait(&asks) {
             let reply = self.ask_once(&asks, patience.deadline(Duration::ZERO));
-            return self.asked(asks.clone(), reply, patience).await;
+            return Waited::Over(self.asked(asks.clone(), reply, patience).await);
         }
-        let begin = timer_now();
+        let version = self.policies.version();
+        let begin = waiting.begin.unwrap_or_else(timer_now);
         // As long as the timer can sleep.
         let end = begin + patience.longest().min(YEAR);
         let left = || end.saturating_duration_since(timer_now());
         let waits_for_all = matches!(patience, Patience::ForAll(_));
-        // Callers for the same slots are one queue, whatever their other rules are.
-        let set = || {
-            let waited_for = asks.iter().filter(|ask| waits_for_all || self.is_slot(ask));
-            waited_for.map(|ask| (ask.policy, &ask.key))
+        let arrival = waiting.arrival.unwrap_or_else(|| self.queues.arrival());
+        let waited_for = self.waited_for(&asks, waits_for_all);
+        let keys = || waited_for.iter().map(|at| (self.policies.queue_of(&asks[*at]), &asks[*at].key));
+        let mut waiter = match waiting.place {
+            Some(place) => Some(self.queues.join_from(place, keys())),
+            None => self.queues.join_others(arrival, keys()),
         };
-        let mut waiter = self.queues.join_others(set());
-        let holds = |refusal: &Refusal| waits_for_all && refusal.holds_for(&asks, end);
-        if let Some(refusal) = waiter.as_ref().and_then(Waiter::refusal).filter(holds) {
-            return Err(refusal.denial);
-        }
+        // A refusal that lasts longer than the patience of this caller.
+        let holds = |waiter: &Waiter<Refusal>| {
+            let lasts = |at: usize, refusal: &Refusal| {
+                refusal.holds_for(&self.policies, asks[waited_for[at]].cost, end)
+            };
+            waiter.refusal(|at, refusal| waits_for_all && lasts(at, refusal))
+        };
         let (mut asks_again, mut outage_pause) = (None, FIRST_OUTAGE_PAUSE);
         let mut releases =
             ReleasesOfOne { at: asks.iter().position(|ask| self.is_slot(ask)), listener: None };
         loop {
-            if let Some(waiter) = &waiter {
-                let in_time =
-                    waiter.has_turn() || (timeout_at(end, waiter.turn()).await.is_ok() && !left().is_zero());
-                // Without a refusal, the callers ahead have only not been answered yet.
-                // A refusal of another request says nothing of rules that only this one has.
-                let is_refused = |refusal: &Refusal| holds(refusal) || (!in_time && waits_for_all);
-                if let Some(refusal) = waiter.refusal().filter(is_refused) {
-                    return Err(refusal.denial);
+            if let Some(waiter) = &mut waiter {
+                if let Some(refusal) = holds(waiter) {
+                    return Waited::Over(Err(refusal.denial));
                 }
-                match (asks_again.take(), &mut releases.listener) {
-                    (Some(again), Some(listener)) => listener.released(again).await,
-                    (Some(again), None) => sleep_until(again).await,
-                    (None, _) => {}
+                let in_time = turn_before(waiter, end).await;
+                // Without a refusal, the callers ahead have only not been answered yet.
+                let last = || waiter.refusal(|at, _| waits_for_all && waiter.at() == Some(at));
+                if let Some(refusal) = holds(waiter).or_else(|| last().filter(|_| !in_time)) {
+                    return Waited::Over(Err(refusal.denial));
+                }
+                let pause = async {
+                    match (asks_again.take(), &mut releases.listener) {
+                        (Some(again), Some(listener)) => listener.released(again).await,
+                        (Some(again), None) => sleep_until(again).await,
+                        (None, _) => {}
+                    }
+                };
+                // Callers without a turn hear of it when they get one.
+                if latest.unless_after(version, pause).await.is_none() {
+                    break;
+                }
+                if in_time && !waiter.enter() {
+                    continue;
                 }
                 // Before the store is asked, so that no release after its decision is missed.
                 self.listen(&mut releases, &asks);
             }
             let reply = self.ask_once(&asks, patience.deadline(begin.elapsed()));
             if let Reply::Later(_) = reply {
-                // Those who arrive before the answer come after this caller.
-                waiter.get_or_insert_with(|| self.queues.join(set()));
+                // So that those who arrive before the answer find this caller.
+                waiter.get_or_insert_with(|| self.queues.join(arrival, keys()));
             }
             let denial = match self.asked(asks.clone(), reply, patience).await {
                 Ok(permit) => {
                     if let Some(waiter) = waiter {
-                        waiter.passed(room(&permit));
+                        waiter.passed(|at| room(&permit, waited_for[at]));
                     }
-                    return Ok(permit);
+                    return Waited::Over(Ok(permit));
                 }
                 Err(denial) => denial,
             };
@@ -129,23 +186,45 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                     outage_pause = LONGEST_OUTAGE_PAUSE.min(2 * outage_pause);
                     pause
                 }
-                None => return Err(denial),
+                None => return Waited::Over(Err(denial)),
             };
-            let again = timer_now() + pause;
             let leaves = left.is_zero() || passes_after(&denial, left) > left;
-            if !leaves {
-                waiter.get_or_insert_with(|| self.queues.join(set()));
-                asks_again = Some(again);
+            if leaves && latest.is_after(version) {
+                // It was refused by rules that do not apply any more.
+                break;
             }
-            if let Some(waiter) = waiter.as_ref().filter(|_| waits_for_all || lacking.is_some()) {
-                // A slot may come back at any time.
-                let until = if lacking.is_some() { timer_now() } else { again };
-                waiter.refused(Refusal::new(denial.clone(), &asks, until));
+            if !leaves {
+                waiter.get_or_insert_with(|| self.queues.join(arrival, keys()));
+                asks_again = Some(timer_now() + pause);
+            }
+            if let Some(waiter) = waiter.as_mut().filter(|_| waits_for_all || lacking.is_some()) {
+                let queue = |at: usize| waited_for.iter().position(|waited| *waited == at);
+                let now = timer_now();
+                let by = Refusal::each(&denial, &asks, now);
+                // The ask that refuses for longest, and has not only to wait for a slot.
+                let longest = by.iter().max_by_key(|(at, lasts, _)| (!self.is_slot(&asks[*at]), *lasts));
+                match lacking.or_else(|| Some(longest?.0)).and_then(queue) {
+                    Some(at) => {
+                        let by = by.into_iter();
+                        let by = by.filter_map(|(at, lasts, refusal)| Some((queue(at)?, lasts, refusal)));
+                        waiter.refused(at, by);
+                    }
+                    None => waiter.failed(pause, Refusal::of_failure(&denial, now + pause.min(YEAR))),
+                }
             }
             if leaves {
-                return Err(denial);
+                return Waited::Over(Err(denial));
             }
         }
+        Waited::Replaced(Waiting { begin: Some(begin), arrival: Some(arrival), place: waiter })
+    }
+
+    /// The places of the asks that a caller waits for. Callers for one slot wait in one queue,
+    /// whatever their other rules are.
+    fn waited_for(&self, asks: &[Ask], waits_for_all: bool) -> SmallVec<[usize; 4]> {
+        let is_waited_for = |ask: &Ask| ask.cost > 0 && (waits_for_all || self.is_slot(ask));
+        let each = asks.iter().enumerate().filter(|(_, ask)| is_waited_for(ask));
+        each.map(|(at, _)| at).collect()
     }
 
     /// The decision on what was asked, when the store has answered. Observers see it, unless the
@@ -166,7 +245,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 
     fn is_slot(&self, ask: &Ask) -> bool {
-        self.policies.policy(ask.policy).is_in_flight()
+        self.policies.policy(&ask.policy).is_in_flight()
     }
 
     /// Listens to releases of the slot that is lacking.
@@ -179,7 +258,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Whether another answer is possible later. A cost of 0 passes now, and one that exceeds a
     /// quota never does.
     fn may_have_to_wait(&self, asks: &Asks) -> bool {
-        let fits = |ask: &Ask| ask.cost <= self.policies.policy(ask.policy).largest_cost();
+        let fits = |ask: &Ask| ask.cost <= self.policies.policy(&ask.policy).largest_cost();
         asks.iter().any(|ask| ask.cost > 0) && asks.iter().all(fits)
     }
 
@@ -281,10 +360,10 @@ fn passes_after(denial: &Denial, left: Duration) -> Duration {
     each.max().unwrap_or_default()
 }
 
-/// How many more requests of the same cost would pass now.
-fn room(permit: &Permit) -> usize {
-    let each = permit.asks.iter().zip(permit.report.statuses());
-    let room = each.filter_map(|(ask, status)| status.remaining().checked_div(ask.cost)).min();
+/// How many more requests of the cost of this ask would pass now.
+fn room(permit: &Permit, at: usize) -> usize {
+    let status = permit.report.statuses().get(at);
+    let room = status.and_then(|status| status.remaining().checked_div(permit.asks[at].cost));
     room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX)
 }
 
@@ -295,5 +374,3 @@ const SLOT_PAUSE: Duration = Duration::from_millis(200);
 /// The pauses in which the first caller asks a store that is unavailable.
 const FIRST_OUTAGE_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_OUTAGE_PAUSE: Duration = Duration::from_secs(1);
-
-const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);

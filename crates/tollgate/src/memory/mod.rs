@@ -311,6 +311,12 @@ impl Store for MemoryStore {
         }
         Reply::Now(Ok(()))
     }
+
+    /// The tables of rules in shadow, which hold as many keys. All handles of a store return the
+    /// same.
+    fn in_shadow(&self) -> MemoryStore {
+        MemoryStore(self.0.in_shadow())
+    }
 }
 
 impl RecentUsage for MemoryStore {

@@ -1,7 +1,7 @@
 //! The tables of a memory store, and the entries that keys without room share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use tollgate_core::Clock;
 use tollgate_core::algorithm::State;
@@ -11,22 +11,35 @@ use crate::table::Table;
 use crate::table::sharded::{Sharded, lock};
 
 pub(super) struct Shards {
+    max_keys: usize,
     pub(super) tables: Sharded<State>,
     /// One entry for each policy, for new keys without room. Always locked last.
     overflow: Mutex<Table<State>>,
     /// Decisions by an overflow entry.
     overflows: AtomicU64,
     pub(super) totals: TotalsTable,
+    /// Those of rules in shadow, once there is one: they push out no others.
+    in_shadow: OnceLock<Arc<Shards>>,
 }
 
 impl Shards {
     pub(super) fn new(max_keys: usize, clock: Clock, totals: TotalsTable) -> Shards {
         Shards {
+            max_keys,
             tables: Sharded::new(max_keys, clock),
             overflow: Mutex::new(Table::new(usize::MAX)),
             overflows: AtomicU64::new(0),
             totals,
+            in_shadow: OnceLock::new(),
         }
+    }
+
+    /// As many keys of their own for rules in shadow.
+    pub(super) fn in_shadow(&self) -> Arc<Shards> {
+        let new = || {
+            Arc::new(Shards::new(self.max_keys, self.tables.clock().clone(), self.totals.another_as_large()))
+        };
+        Arc::clone(self.in_shadow.get_or_init(new))
     }
 
     pub(super) fn overflows(&self) -> u64 {

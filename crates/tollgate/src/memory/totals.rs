@@ -12,6 +12,7 @@ use crate::table::sharded::Sharded;
 const MOST: u64 = 1 << 53;
 
 pub(super) struct TotalsTable {
+    max_keys: usize,
     tables: Sharded<Total>,
     life: Duration,
     hasher: RandomState,
@@ -26,7 +27,11 @@ struct Total {
 
 impl TotalsTable {
     pub(super) fn new(max_keys: usize, life: Duration, clock: Clock) -> TotalsTable {
-        TotalsTable { tables: Sharded::new(max_keys, clock), life, hasher: RandomState::new() }
+        TotalsTable { max_keys, tables: Sharded::new(max_keys, clock), life, hasher: RandomState::new() }
+    }
+
+    pub(super) fn another_as_large(&self) -> TotalsTable {
+        TotalsTable::new(self.max_keys, self.life, self.tables.clock().clone())
     }
 
     /// Records a set that was granted so many times.

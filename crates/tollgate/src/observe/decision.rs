@@ -111,8 +111,8 @@ pub enum Outcome {
     ShadowAllowed,
     /// A rule in [shadow](crate::Rule::shadow) would refuse the request.
     ShadowDenied,
-    /// A rule in [shadow](crate::Rule::shadow) was not asked: too many of its checks wait for the
-    /// store.
+    /// A rule in [shadow](crate::Rule::shadow) did not decide: too many of its checks wait for the
+    /// store, enforced checks went first for too long, or the store failed.
     ShadowDropped,
 }
 

@@ -1,15 +1,19 @@
 //! Decisions as metrics.
 
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use ::metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tollgate_core::{Policy, Quota, Source};
 
 use super::decision::{Decision, Outcome};
+use super::live_series::{self, Series};
 use super::stores::describe;
 use crate::policy_set::PolicySet;
 
 /// The handles of a limiter, registered once: a request then costs two additions for each rule.
 pub(crate) struct Metrics {
-    policies: Box<[Handles]>,
+    policies: Arc<Box<[Handles]>>,
     store_seconds: Histogram,
 }
 
@@ -18,6 +22,7 @@ struct Handles {
     /// `None` for what no store of this crate decides: a wrapper of a user may.
     decisions: [[Option<Counter>; Source::ALL.len()]; Outcome::ALL.len()],
     units: [Option<Counter>; Outcome::ALL.len()],
+    limit: Gauge,
     /// The slots that this process holds, of a policy of requests in flight.
     in_flight: Option<Gauge>,
     /// The blocks that this process started.
@@ -25,15 +30,19 @@ struct Handles {
 }
 
 impl Metrics {
-    /// Registers the handles of all rules. The limit of a rule that was removed is 0 from now on.
-    pub(crate) fn new(earlier: Option<&PolicySet>, policies: &PolicySet) -> Metrics {
+    /// Registers the handles of all rules, which replace those of the limits.
+    pub(crate) fn new(policies: &PolicySet, limits: &LayerLimits) -> Metrics {
         describe();
-        let is_gone = |policy: &&Policy| !policies.is_known(policy.name());
-        for policy in earlier.map_or(&[][..], PolicySet::own).iter().filter(is_gone) {
-            limit_of(policy).set(0.0);
-        }
         let is_alone = policies.own().len() == 1;
-        let handles = policies.own().iter().map(|policy| Handles::new(policies, policy, is_alone)).collect();
+        let handles = policies.own().iter().map(|policy| Handles::new(policies, policy, is_alone));
+        let handles: Arc<Box<[Handles]>> = live_series::keep(handles.collect());
+        limits.show(
+            policies
+                .own()
+                .iter()
+                .zip(&**handles)
+                .map(|(policy, handles)| (policy.name(), policy.quota().limit(), &handles.limit)),
+        );
         Metrics { policies: handles, store_seconds: histogram!("tollgate_store_seconds") }
     }
 
@@ -89,7 +98,6 @@ impl Handles {
             has_it && is_possible(outcome, source)
         };
         let name = policy.name().to_owned();
-        limit_of(policy).set(policy.quota().limit() as f64);
         let decisions = |outcome: Outcome, source: Source| {
             is_possible(outcome, source).then(|| decisions_of(&name, outcome, source))
         };
@@ -105,6 +113,7 @@ impl Handles {
         Handles {
             decisions: Outcome::ALL.map(|outcome| Source::ALL.map(|source| decisions(outcome, source))),
             units: Outcome::ALL.map(units),
+            limit: gauge!("tollgate_policy_limit", "policy" => name.clone()),
             in_flight: policy.is_in_flight().then(|| gauge!("tollgate_in_flight", "policy" => name.clone())),
             blocks: policy
                 .denials_until_block()
@@ -114,15 +123,106 @@ impl Handles {
     }
 }
 
-/// Shows the rules of a watched file.
-pub(crate) fn show_rules(file: String, version: u64, is_invalid: bool) {
-    describe();
-    gauge!("tollgate_rules_version", "file" => file.clone()).set(version as f64);
-    gauge!("tollgate_rules_error", "file" => file).set(f64::from(u8::from(is_invalid)));
+impl Series for Box<[Handles]> {
+    fn touch(&self) {
+        for handles in self {
+            let counters = handles.decisions.as_flattened().iter().chain(&handles.units).flatten();
+            counters.chain(&handles.blocks).for_each(|counter| counter.increment(0));
+            std::iter::once(&handles.limit).chain(&handles.in_flight).for_each(|gauge| gauge.increment(0.0));
+        }
+    }
 }
 
-fn limit_of(policy: &Policy) -> Gauge {
-    gauge!("tollgate_policy_limit", "policy" => policy.name().to_owned())
+/// The limits that the rules of a layer have now. The gauge of a name shows the largest of those
+/// that layers have under it.
+#[derive(Default)]
+pub(crate) struct LayerLimits(Arc<Mutex<HashMap<String, ShownLimit>>>);
+
+struct ShownLimit {
+    limit: u64,
+    /// Each exporter has gauges of its own: in tests there may be several.
+    recorder: usize,
+    gauge: Gauge,
+}
+
+/// The limits of all layers by the exporter and the name of the policy, with the layers.
+static SHOWN: Mutex<BTreeMap<(usize, String), BTreeMap<usize, u64>>> = Mutex::new(BTreeMap::new());
+
+impl LayerLimits {
+    /// Shows these limits in the place of those before. The limit of a name that no layer has any
+    /// more is 0.
+    fn show<'a>(&self, limits: impl Iterator<Item = (&'a str, u64, &'a Gauge)>) {
+        let recorder = ::metrics::with_recorder(|recorder| std::ptr::from_ref(recorder).addr());
+        let shown = |(name, limit, gauge): (&str, u64, &Gauge)| {
+            (name.to_owned(), ShownLimit { limit, recorder, gauge: gauge.clone() })
+        };
+        let next: HashMap<String, ShownLimit> = limits.map(shown).collect();
+        let mut earlier = std::mem::replace(&mut *lock(&self.0), next);
+        for (name, shown) in &*lock(&self.0) {
+            self.set(name, shown, Some(shown.limit));
+            earlier.remove(name);
+        }
+        self.remove(&earlier);
+    }
+
+    fn remove(&self, limits: &HashMap<String, ShownLimit>) {
+        limits.iter().for_each(|(name, shown)| self.set(name, shown, None));
+    }
+
+    /// Changes the limit of this layer, and shows the largest one of all layers.
+    #[expect(clippy::cast_precision_loss, reason = "decides nothing")]
+    fn set(&self, name: &str, shown: &ShownLimit, limit: Option<u64>) {
+        let (mut all, layer) = (lock(&SHOWN), Arc::as_ptr(&self.0).addr());
+        let of_name = all.entry((shown.recorder, name.to_owned())).or_default();
+        match limit {
+            Some(limit) => of_name.insert(layer, limit),
+            None => of_name.remove(&layer),
+        };
+        shown.gauge.set(of_name.values().max().copied().unwrap_or(0) as f64);
+        if of_name.is_empty() {
+            all.remove(&(shown.recorder, name.to_owned()));
+        }
+    }
+}
+
+impl Drop for LayerLimits {
+    fn drop(&mut self) {
+        let limits = std::mem::take(&mut *lock(&self.0));
+        self.remove(&limits);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The rules of a watched file.
+pub(crate) struct FileGauges {
+    version: Gauge,
+    error: Gauge,
+}
+
+impl FileGauges {
+    pub(crate) fn new(file: &str) -> Arc<FileGauges> {
+        describe();
+        let file = || file.to_owned();
+        live_series::keep(FileGauges {
+            version: gauge!("tollgate_rules_version", "file" => file()),
+            error: gauge!("tollgate_rules_error", "file" => file()),
+        })
+    }
+
+    pub(crate) fn show(&self, version: u64, is_invalid: bool) {
+        self.version.set(version as f64);
+        self.error.set(f64::from(u8::from(is_invalid)));
+    }
+}
+
+impl Series for FileGauges {
+    fn touch(&self) {
+        self.version.increment(0.0);
+        self.error.increment(0.0);
+    }
 }
 
 fn decisions_of(policy: &str, outcome: Outcome, source: Source) -> Counter {

@@ -2,6 +2,8 @@
 
 mod decision;
 #[cfg(feature = "metrics")]
+mod live_series;
+#[cfg(feature = "metrics")]
 pub(crate) mod metrics;
 #[cfg(feature = "tracing")]
 mod span;
@@ -17,12 +19,12 @@ use tollgate_core::{Clock, Policy, Settled, Source, Status, Timestamp, Verdict, 
 
 pub use decision::{Decision, Outcome};
 
-use crate::policy_set::{Ask, PolicySet};
+use crate::policy_set::{Ask, PolicyRef, PolicySet};
 
 pub(crate) type Observe = dyn Fn(&Decision<'_>) + Send + Sync;
 
-/// Makes an observer of the decisions by some policies, which replace others.
-type MakeObserver = dyn Fn(Option<&PolicySet>, &PolicySet) -> Arc<Observe> + Send + Sync;
+/// Makes an observer of the decisions by some policies, which replace those of the call before.
+type MakeObserver = dyn Fn(&PolicySet) -> Arc<Observe> + Send + Sync;
 
 /// The observers of a limiter.
 #[derive(Clone, Default)]
@@ -45,21 +47,21 @@ impl Observers {
     pub(crate) fn and(
         &self,
         policies: &PolicySet,
-        make: impl Fn(Option<&PolicySet>, &PolicySet) -> Arc<Observe> + Send + Sync + 'static,
+        make: impl Fn(&PolicySet) -> Arc<Observe> + Send + Sync + 'static,
     ) -> Observers {
         let (mut makers, mut observers, clock) = match &self.0 {
             Some(watch) => (watch.makers.clone(), watch.observers.clone(), watch.clock.clone()),
             None => (Vec::new(), Vec::new(), Clock::system()),
         };
-        observers.push(make(None, policies));
+        observers.push(make(policies));
         makers.push(Arc::new(make));
         Observers(Some(Arc::new(Observing { makers, observers, clock })))
     }
 
     /// The same observers, of the decisions by other policies.
-    pub(crate) fn of(&self, earlier: &PolicySet, policies: &PolicySet) -> Observers {
+    pub(crate) fn of(&self, policies: &PolicySet) -> Observers {
         let of = |watch: &Arc<Observing>| {
-            let observers = watch.makers.iter().map(|make| make(Some(earlier), policies)).collect();
+            let observers = watch.makers.iter().map(|make| make(policies)).collect();
             Arc::new(Observing { makers: watch.makers.clone(), observers, clock: watch.clock.clone() })
         };
         Observers(self.0.as_ref().map(of))
@@ -68,6 +70,11 @@ impl Observers {
     /// The time at which a store began to let a request wait, if there is an observer.
     pub(crate) fn now(&self) -> Option<Timestamp> {
         self.0.as_ref().map(|watch| watch.clock.now())
+    }
+
+    /// Whether there is an observer.
+    pub(crate) fn are_any(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Whether an observer or a span may see decisions.
@@ -105,10 +112,10 @@ impl Observers {
         let mut at = 0;
         let decision = |rule: usize| {
             // Asks are in the order of the rules.
-            let Some(ask) = asks.get(at).filter(|ask| policies.named(ask.policy) == rule) else {
-                return Decision::of_rule(policies.policy(rule), rule, Outcome::Skipped);
+            let Some(ask) = asks.get(at).filter(|ask| policies.named(&ask.policy) == rule) else {
+                return Decision::of_rule(policies.numbered(rule), rule, Outcome::Skipped);
             };
-            let policy = policies.policy(ask.policy);
+            let policy = policies.policy(&ask.policy);
             let (outcome, wait) = match blocked(policies, asks, verdict, rule) {
                 Some(wait) => (Outcome::Blocked, Some(wait)),
                 None => outcome(verdict, at, policy),
@@ -118,14 +125,24 @@ impl Observers {
             let (source, latency) = (verdict.source(), latency.take());
             Decision { policy, rule, outcome, units: ask.cost, source, wait, latency }
         };
-        self.show(rules.map(decision));
+        match self.0 {
+            None if !asks.is_empty() => {
+                // A span shows one of the rules that apply. Their blocks come behind them.
+                let of_rules = asks.iter().map(|ask| policies.named(&ask.policy));
+                let mut last = None;
+                let applying =
+                    of_rules.take_while(|rule| last.replace(*rule).is_none_or(|last| last < *rule));
+                self.show(applying.map(decision));
+            }
+            _ => self.show(rules.map(decision)),
+        }
     }
 
     /// Shows that the rule with this number found no key.
     pub(crate) fn no_key(&self, policies: &PolicySet, rule: usize) {
         let decision = |number: usize| {
             let outcome = if number == rule { Outcome::NoKey } else { Outcome::NotCharged };
-            Decision::of_rule(policies.policy(number), number, outcome)
+            Decision::of_rule(policies.numbered(number), number, outcome)
         };
         self.show((0..policies.own().len()).map(decision));
     }
@@ -133,12 +150,12 @@ impl Observers {
     /// Shows the outcome for a rule in shadow of which no store is asked.
     pub(crate) fn undecided(&self, policies: &PolicySet, rule: usize, outcome: Outcome) {
         if let Some(watch) = &self.0 {
-            watch.observe(&Decision::of_rule(policies.policy(rule), rule, outcome));
+            watch.observe(&Decision::of_rule(policies.numbered(rule), rule, outcome));
         }
     }
 
     /// Shows how a charge has ended. No span sees it, since that of the request may have ended.
-    pub(crate) fn settled(&self, policies: &PolicySet, policy: usize, settled: Settled) {
+    pub(crate) fn settled(&self, policies: &PolicySet, policy: &PolicyRef, settled: Settled) {
         let Settled { charged, forgiven, .. } = settled;
         self.ended(policies, policy, Outcome::Settled, charged);
         if forgiven > 0 {
@@ -147,16 +164,18 @@ impl Observers {
     }
 
     /// Shows that a slot has come back.
-    pub(crate) fn released(&self, policies: &PolicySet, policy: usize) {
+    pub(crate) fn released(&self, policies: &PolicySet, policy: &PolicyRef) {
         self.ended(policies, policy, Outcome::Released, 1);
     }
 
-    /// Shows that a rule has begun to block a key.
+    /// Shows that a rule has begun to block a key. In shadow no caller is blocked.
     pub(crate) fn block_started(&self, policies: &PolicySet, rule: usize) {
-        self.ended(policies, rule, Outcome::BlockStarted, 0);
+        if !policies.is_shadow() {
+            self.ended(policies, &rule.into(), Outcome::BlockStarted, 0);
+        }
     }
 
-    fn ended(&self, policies: &PolicySet, policy: usize, outcome: Outcome, units: u64) {
+    fn ended(&self, policies: &PolicySet, policy: &PolicyRef, outcome: Outcome, units: u64) {
         if let Some(watch) = &self.0 {
             let of_rule = Decision::of_rule(policies.policy(policy), policies.named(policy), outcome);
             watch.observe(&Decision { units, source: Source::Store, ..of_rule });
@@ -198,7 +217,7 @@ fn blocked(policies: &PolicySet, asks: &[Ask], verdict: &Verdict, rule: usize) -
     if verdict.is_granted() || !policies.has_blocks() {
         return None;
     }
-    let of_rule = |ask: &Ask| policies.policy(ask.policy).is_block() && policies.named(ask.policy) == rule;
+    let of_rule = |ask: &Ask| policies.policy(&ask.policy).is_block() && policies.named(&ask.policy) == rule;
     let (_, status) = asks.iter().zip(verdict.each()).find(|(ask, _)| of_rule(ask))?;
     match status.wait() {
         Wait::For(wait) => Some(wait),

@@ -23,9 +23,10 @@
 
 use std::fmt;
 
-use ::metrics::{Gauge, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge};
+use ::metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use tollgate_core::{ErrorKind, Store};
 
+use super::live_series::{self, Series, touch_all};
 use crate::failure::{CircuitState, CircuitView, Event};
 use crate::memory::MemoryStore;
 use crate::scale::Leases;
@@ -72,7 +73,11 @@ impl StoreMetrics {
 
     /// Reads the stores and sets the metrics. It locks each part of a store in memory for a moment,
     /// and visits all keys with leases: call it every few seconds, not for each request.
+    ///
+    /// It also touches the counters and gauges of all layers and limiters, so that an exporter that
+    /// [ends idle series](crate::guide::watching#metrics) ends only those of removed rules.
     pub fn update(&self) {
+        touch_all();
         if !self.memory.is_empty() {
             let sum = |read: fn(&MemoryStore) -> u64| self.memory.iter().map(read).sum::<u64>();
             set(&gauge!("tollgate_memory_keys"), sum(|store| store.keys() as u64));
@@ -121,13 +126,21 @@ impl fmt::Debug for StoreMetrics {
 pub fn count_errors() -> impl Fn(Event) + Send + Sync + 'static {
     describe();
     let handle = |kind: ErrorKind| counter!("tollgate_store_errors_total", "kind" => kind.name());
-    let counters = ErrorKind::ALL.map(|kind| (kind, handle(kind)));
+    let counters = live_series::keep(ErrorCounters(ErrorKind::ALL.map(|kind| (kind, handle(kind)))));
     move |event| {
         if let Event::Failed(kind) = event
-            && let Some((_, counter)) = counters.iter().find(|(known, _)| *known == kind)
+            && let Some((_, counter)) = counters.0.iter().find(|(known, _)| *known == kind)
         {
             counter.increment(1);
         }
+    }
+}
+
+struct ErrorCounters([(ErrorKind, Counter); ErrorKind::ALL.len()]);
+
+impl Series for ErrorCounters {
+    fn touch(&self) {
+        self.0.iter().for_each(|(_, counter)| counter.increment(0));
     }
 }
 
@@ -148,7 +161,10 @@ pub(crate) fn describe() {
         ("tollgate_circuit_state", "0 is closed, 1 is half open, 2 is open"),
         ("tollgate_in_flight", "Slots that requests of this process hold"),
         ("tollgate_memory_keys", "Keys in memory"),
-        ("tollgate_policy_limit", "The limit of a policy, in units for each window"),
+        (
+            "tollgate_policy_limit",
+            "The limit of a policy, in units for each window: the largest if layers share its name",
+        ),
         ("tollgate_rules_error", "1 if the file of rules is not valid, and the rules before it apply"),
         ("tollgate_rules_version", "The version of the rules of a file"),
         ("tollgate_lease_stranded", "Units that this process holds and has not spent"),

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, Request, Response, StatusCode};
-use tollgate_core::{Clock, Key};
+use tollgate_core::{Clock, Key, Share};
 
 use super::fields::{is_refusal, pause};
 use super::origin::origin;
 use super::pauses::{Origin, Pauses};
-use crate::time::timer_now;
+use crate::random_part::RandomPart;
+use crate::time::{YEAR, timer_now};
 
 type OriginOf<R> = dyn Fn(&R) -> Option<Key> + Send + Sync;
 type HeadOf<T> = dyn Fn(&T) -> (StatusCode, &HeaderMap) + Send + Sync;
@@ -26,10 +27,8 @@ pub struct PauseLayer<R, T> {
     pub(super) at_most: Duration,
     longest: Duration,
     before_refusals: bool,
+    jitter: Option<Share>,
 }
-
-/// An instant further away may overflow.
-const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 impl<B: 'static, C: 'static> PauseLayer<Request<B>, Response<C>> {
     /// For clients over `http::Request`. An origin is the scheme, host and port of the URI (RFC
@@ -70,6 +69,7 @@ impl<R, T> PauseLayer<R, T> {
             at_most: Duration::from_secs(30),
             longest: Duration::from_secs(3_600),
             before_refusals: false,
+            jitter: None,
         }
     }
 
@@ -98,6 +98,30 @@ impl<R, T> PauseLayer<R, T> {
     pub fn before_refusals(mut self) -> PauseLayer<R, T> {
         self.before_refusals = true;
         self
+    }
+
+    /// Lengthens the wait of each request by a random part of it, up to this share: with a fifth, a
+    /// wait of 10 s becomes 10 s to 12 s, but no longer than [`wait_at_most`]. Requests, also those
+    /// of other processes, then do not all go on at the moment at which a pause ends. No wait
+    /// becomes shorter. Off by default.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tollgate::Share;
+    /// use tollgate::pause::PauseLayer;
+    ///
+    /// let layer = PauseLayer::<Request<String>, Response<String>>::new().jitter(Share::new(1, 5));
+    /// ```
+    ///
+    /// [`wait_at_most`]: PauseLayer::wait_at_most
+    pub fn jitter(mut self, share: Share) -> PauseLayer<R, T> {
+        self.jitter = Some(share);
+        self
+    }
+
+    /// How long a request waits that has to wait so long.
+    pub(super) fn lengthened(&self, wait: Duration) -> Duration {
+        self.jitter.map_or(wait, |most| RandomPart::up_to(most).lengthen(wait))
     }
 
     pub(super) fn origin(&self, request: &R) -> Option<Origin> {
@@ -132,6 +156,7 @@ impl<R, T> Clone for PauseLayer<R, T> {
             at_most: self.at_most,
             longest: self.longest,
             before_refusals: self.before_refusals,
+            jitter: self.jitter,
         }
     }
 }

@@ -45,10 +45,13 @@ where
         let origin = self.layer.origin(&request);
         let state = match self.layer.left(origin) {
             None => PauseState::Called { future: self.inner.call(request) },
-            Some(left) if left > self.layer.at_most => PauseState::Refused { left },
+            Some(left) if left > self.layer.at_most => {
+                PauseState::Refused { left: self.layer.lengthened(left) }
+            }
             Some(left) => {
                 let call = WaitingCall::new(&mut self.inner, request);
-                PauseState::Waiting { sleep: sleep(left), call, patience: self.layer.at_most - left }
+                let wait = self.layer.lengthened(left).min(self.layer.at_most);
+                PauseState::Waiting { sleep: sleep(wait), call, patience: self.layer.at_most - wait }
             }
         };
         PauseFuture { state, origin, layer: self.layer.clone() }
@@ -118,10 +121,13 @@ where
                     ready!(sleep.as_mut().poll(cx));
                     // Another response may have made the pause longer.
                     match this.layer.left(*this.origin) {
-                        Some(left) if left > *patience => PauseState::Refused { left },
+                        Some(left) if left > *patience => {
+                            PauseState::Refused { left: this.layer.lengthened(left) }
+                        }
                         Some(left) => {
-                            *patience -= left;
-                            let until = sleep.deadline() + left;
+                            let wait = this.layer.lengthened(left).min(*patience);
+                            *patience -= wait;
+                            let until = sleep.deadline() + wait;
                             sleep.reset(until);
                             continue;
                         }

@@ -29,6 +29,14 @@ fn quota() -> impl Strategy<Value = RateLimitItem> {
     )
 }
 
+const NOW: Timestamp = Timestamp::from_micros(1 << 50);
+
+/// A large number is a time.
+fn pause_of(number: u64) -> Duration {
+    let wait = Duration::from_secs(number);
+    if number < 1_000_000_000 { wait } else { wait.saturating_sub(Duration::from_micros(NOW.as_micros())) }
+}
+
 fn asked(status: StatusCode, lines: &[String], retry_after: Option<u64>) -> Option<u64> {
     let mut headers = HeaderMap::new();
     for line in lines {
@@ -37,7 +45,7 @@ fn asked(status: StatusCode, lines: &[String], retry_after: Option<u64>) -> Opti
     if let Some(seconds) = retry_after {
         headers.insert("retry-after", seconds.into());
     }
-    pause(status, &headers, Timestamp::from_micros(1 << 50)).as_ref().map(Duration::as_secs)
+    pause(status, &headers, NOW).as_ref().map(Duration::as_secs)
 }
 
 proptest! {
@@ -53,7 +61,8 @@ proptest! {
     ) {
         let status = if refused { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
         let used_up = lines.iter().flatten().filter(|quota| quota.remaining == 0).map(|quota| quota.reset);
-        let expected = retry_after.filter(|_| refused).or_else(|| used_up.max()).filter(|pause| *pause > 0);
+        let pause = retry_after.filter(|_| refused).or_else(|| used_up.max()).map(pause_of);
+        let expected = pause.filter(|pause| !pause.is_zero()).map(|pause| pause.as_secs());
         let text = |line: &Vec<RateLimitItem>| line.iter().map(|quota| &*quota.text).collect::<Vec<_>>().join(", ");
         let mut texts: Vec<String> = lines.iter().map(text).collect();
         prop_assert_eq!(asked(status, &texts, retry_after), expected);

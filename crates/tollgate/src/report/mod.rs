@@ -10,7 +10,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tollgate_core::{Policy, Share, Status, Verdict};
 
-use crate::policy_set::PolicySet;
+use crate::policy_set::{PolicyRef, PolicySet};
 
 #[cfg(feature = "axum")]
 pub use extractor::MissingReport;
@@ -21,16 +21,16 @@ pub struct Report(Arc<ReportInner>);
 
 struct ReportInner {
     policies: Arc<PolicySet>,
-    /// The numbers of the policies that applied.
-    asked: SmallVec<[usize; 4]>,
+    /// The policies that applied.
+    asked: SmallVec<[PolicyRef; 4]>,
     verdict: Verdict,
 }
 
 impl Report {
-    /// The report on the policies with these numbers.
+    /// The report on these policies.
     pub(crate) fn new(
         policies: &Arc<PolicySet>,
-        asked: impl IntoIterator<Item = usize>,
+        asked: impl IntoIterator<Item = PolicyRef>,
         verdict: Verdict,
     ) -> Report {
         let asked = asked.into_iter().collect();
@@ -40,7 +40,7 @@ impl Report {
     /// Returns the policies that applied, in the order of their rules. For a rule with
     /// [tiers](crate::Rule::tiers), it is the policy of the request's tier.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.0.asked.iter().map(|policy| self.0.policies.policy(*policy))
+        self.0.asked.iter().map(|policy| self.0.policies.policy(policy))
     }
 
     /// Returns the status of each of [`Report::policies`]. Empty if no store decided: the request
@@ -80,12 +80,12 @@ impl Report {
 
     /// The problem document of a request that only the policy at this index refused.
     pub(crate) fn quota_exceeded(&self, at: usize) -> Option<&Bytes> {
-        self.0.asked.get(at).map(|policy| self.0.policies.quota_exceeded(*policy))
+        self.0.asked.get(at).map(|policy| self.0.policies.quota_exceeded(policy))
     }
 
-    /// The number of the first policy that applied.
-    pub(crate) fn first(&self) -> Option<usize> {
-        self.0.asked.first().copied()
+    /// The first policy that applied.
+    pub(crate) fn first(&self) -> Option<&PolicyRef> {
+        self.0.asked.first()
     }
 
     pub(crate) fn verdict(&self) -> &Verdict {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Key, Policy};
+use tollgate_core::Key;
 
 use super::Rule;
 use super::choice::{Choice, ChoiceError};
@@ -15,6 +15,13 @@ pub(super) struct Classes {
     /// The units that each leaves to others, by its name.
     units: Arc<[(Box<str>, u64)]>,
     choice: Choice,
+}
+
+impl Classes {
+    /// The units that each class leaves to others.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.units.iter().map(|(name, units)| (&**name, *units))
+    }
 }
 
 impl Rule {
@@ -81,27 +88,14 @@ impl Rule {
         Ok(rule)
     }
 
-    /// The policies that take the place of the rule's own for some requests: those of its tiers,
-    /// followed for each class by those of the rule and of its tiers.
-    pub(super) fn try_variants(&self) -> Result<Vec<Policy>, SetupError> {
-        let mut variants = self.tiers_policies().to_vec();
-        let Some(classes) = &self.classes else { return Ok(variants) };
-        for (name, units) in &*classes.units {
-            for policy in std::iter::once(&self.policy).chain(self.tiers_policies()) {
-                let class = policy.leaving(*units);
-                variants.push(class.map_err(|error| SetupError::ClassQuota(name.to_string(), error))?);
-            }
-        }
-        Ok(variants)
-    }
-
     /// The units that a request leaves to others.
     pub(super) fn class_units(&self, head: &Head<'_>, key: &Key) -> u64 {
         let units = |classes: &Classes| Some(classes.units[classes.choice.of(head, key)?].1);
         self.classes.as_ref().and_then(units).unwrap_or(0)
     }
 
-    /// The place among the variants of the policy that a request has. `None`: the rule's own.
+    /// The place among the variants, after the rule's own policy, of the one that a request has.
+    /// `None`: the rule's own.
     pub(super) fn variant(&self, head: &Head<'_>, key: &Key) -> Option<usize> {
         let tier = self.tier(head, key);
         match self.classes.as_ref().and_then(|classes| classes.choice.of(head, key)) {

@@ -4,10 +4,12 @@ mod choice;
 mod classes;
 pub mod exempt;
 mod in_flight;
+pub(crate) mod path_index;
 mod request_quota;
 pub(crate) mod set;
 mod settling;
 mod tiers;
+pub(crate) mod variants;
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +50,8 @@ impl PolicyExt for Policy {
             exemptions: Vec::new(),
             without_fields: false,
             is_shadow: false,
+            paths: None,
+            key_text: None,
         }
     }
 }
@@ -82,6 +86,10 @@ pub struct Rule {
     exemptions: Vec<Arc<dyn Exemption>>,
     without_fields: bool,
     is_shadow: bool,
+    /// The only paths to which it may apply, or the beginnings of paths before `*`.
+    paths: Option<Arc<[Box<str>]>>,
+    /// What its extractor reads, in the words of a file.
+    key_text: Option<Arc<str>>,
 }
 
 /// One [`Rule`] or several: an array, a `Vec`, any iterator.
@@ -344,6 +352,23 @@ impl Rule {
     /// ```
     pub fn is_exempt(&self, head: &Head<'_>) -> bool {
         self.exemptions.iter().any(|exemption| exemption.exempts(head))
+    }
+
+    /// The same rule, which is not looked at for requests with other paths than these, or than those
+    /// that begin as these before `*`. An [exemption](Rule::exempt) must exempt these requests too.
+    #[cfg(any(test, feature = "config"))]
+    pub(crate) fn only_on<'a>(self, paths: impl IntoIterator<Item = &'a str>) -> Rule {
+        Rule { paths: Some(paths.into_iter().map(Box::from).collect()), ..self }
+    }
+
+    /// The same rule, where this text says what its extractor reads.
+    #[cfg(feature = "config")]
+    pub(crate) fn with_key_text(self, text: &str) -> Rule {
+        Rule { key_text: Some(text.into()), ..self }
+    }
+
+    pub(crate) fn key_text(&self) -> Option<&str> {
+        self.key_text.as_deref()
     }
 
     pub(crate) fn in_shadow(self) -> Rule {

@@ -19,8 +19,10 @@ impl Rule {
     /// [tier](Rule::tiers):
     ///
     /// - if the closure returns `None`, or a quota of another window;
-    /// - if the algorithm or the store does not allow the quota;
-    /// - for new quotas, once about 4,000 different ones were seen, since each is kept.
+    /// - if the algorithm or the store does not allow the quota.
+    ///
+    /// There may be any number of different quotas. The policies of about 4,000 that were used
+    /// lately are kept for each rule, so that others cost a little more.
     ///
     /// A [class](Rule::leaving) leaves its units of each quota, but at most all but one.
     ///

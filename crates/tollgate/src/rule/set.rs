@@ -6,12 +6,13 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::Policy;
 
+use super::path_index::{PathIndex, RuleNumbers, received};
 use super::{IntoRules, MissingKey, Rule};
 use crate::charge::{ByResponse, Charge, GrantStamp, Settler};
 use crate::extract::Head;
 use crate::in_flight::Slot;
 use crate::made_policies::WantedPolicy;
-use crate::policy_set::{Ask, Asks, PolicySet};
+use crate::policy_set::{Ask, Asks, PolicyRef, PolicySet};
 use crate::reason::Reason;
 use crate::setup_error::SetupError;
 
@@ -19,12 +20,14 @@ use crate::setup_error::SetupError;
 #[derive(Debug)]
 pub(crate) struct RuleSet {
     rules: Box<[Rule]>,
+    /// `None` if all rules are for every path.
+    by_path: Option<PathIndex>,
     /// For each rule, the number of the first policy of its tiers and classes.
     first_variants: Box<[usize]>,
     /// Whether there is one rule, and it is only a key.
     is_lone_key: bool,
-    /// Whether a rule corrects its charges.
-    corrects: bool,
+    /// The numbers of the rules that correct their charges.
+    correcting: Box<[usize]>,
 }
 
 /// The charges of a request that are corrected later.
@@ -40,13 +43,17 @@ impl RuleSet {
         let rules: Box<[Rule]> = rules.into_rules().collect();
         rules.iter().try_for_each(Rule::check_settling)?;
         rules.iter().try_for_each(Rule::check_slots)?;
-        let variants = rules.iter().map(Rule::try_variants).collect::<Result<Box<[Vec<Policy>]>, _>>()?;
+        let variants = |rule: &Rule| {
+            // Without its own policy.
+            let variants = rule.try_variants()?.into_iter().skip(1);
+            Ok(variants.map(|variant| variant.policy).collect::<Vec<Policy>>())
+        };
+        let variants = rules.iter().map(variants).collect::<Result<Box<[Vec<Policy>]>, SetupError>>()?;
         let with_variants =
             rules.iter().zip(&variants).map(|(rule, variants)| (rule.policy().clone(), &**variants));
         let policies = PolicySet::try_new(with_variants.collect())?;
         let policies = policies.without_fields_of(|number| rules[number].is_without_fields());
-        let brings_quotas = rules.iter().any(Rule::has_quota_of_request);
-        let policies = if brings_quotas { policies.with_places() } else { policies };
+        let policies = policies.with_quotas_for(|number| rules[number].has_quota_of_request());
         let mut next = rules.len();
         let first_variants = variants.iter().map(|variants| {
             let first = next;
@@ -55,8 +62,10 @@ impl RuleSet {
         });
         let first_variants = first_variants.collect();
         let is_lone_key = matches!(&*rules, [rule] if rule.is_only_a_key());
-        let corrects = rules.iter().any(|rule| rule.policy().is_reserved());
-        Ok((RuleSet { rules, first_variants, is_lone_key, corrects }, policies))
+        let is_reserved = |number: &usize| rules[*number].policy().is_reserved();
+        let correcting = (0..rules.len()).filter(is_reserved).collect();
+        let by_path = PathIndex::new(&rules);
+        Ok((RuleSet { rules, by_path, first_variants, is_lone_key, correcting }, policies))
     }
 
     /// The rules that are enforced, and those in shadow.
@@ -68,13 +77,11 @@ impl RuleSet {
         in_shadow.iter().try_for_each(Rule::check_shadow)?;
         let ((enforced, policies), (in_shadow, of_shadow)) =
             (RuleSet::try_new(enforced)?, RuleSet::try_new(in_shadow)?);
-        let is_twice = |policy: &&Policy| policies.own().iter().any(|other| other.name() == policy.name());
+        let is_twice = |policy: &&Policy| policies.number(policy.name()).is_some();
         if let Some(twice) = of_shadow.own().iter().find(is_twice) {
             return Err(SetupError::PolicyTwice(twice.name().to_owned()));
         }
-        let policies = policies.next_to(&of_shadow);
-        let of_shadow = of_shadow.in_shadow().next_to(&policies);
-        Ok([(enforced, policies), (in_shadow, of_shadow)])
+        Ok([(enforced, policies), (in_shadow, of_shadow.in_shadow())])
     }
 
     /// What a request asks of the only rule, if that rule is only a key and finds one. Through
@@ -85,7 +92,7 @@ impl RuleSet {
         match &*self.rules {
             [rule] if self.is_lone_key => {
                 let key = rule.find(head)?;
-                (!key.is_empty()).then_some(Ask { policy: 0, key, cost: 1 })
+                (!key.is_empty()).then_some(Ask { policy: PolicyRef::Numbered(0), key, cost: 1 })
             }
             _ => None,
         }
@@ -100,11 +107,21 @@ impl RuleSet {
         supports: impl Fn(&Policy) -> bool,
     ) -> Result<Asks, (usize, Reason)> {
         let mut asks = Asks::new();
-        for number in 0..self.rules.len() {
+        let mut ask = |number| {
             let ask = self.ask_of(number, head, policies, &supports);
             asks.extend(ask.map_err(|reason| (number, reason))?);
+            Ok(())
+        };
+        match self.that_may_apply(head) {
+            None => (0..self.rules.len()).try_for_each(ask)?,
+            Some(rules) => rules.into_iter().try_for_each(&mut ask)?,
         }
         Ok(asks)
+    }
+
+    /// The rules that may apply to a request. `None` if all may.
+    pub(crate) fn that_may_apply(&self, head: &Head<'_>) -> Option<RuleNumbers> {
+        self.by_path.as_ref().map(|index| index.find(received(head).path()))
     }
 
     /// What a request asks of the rule with this number, if the rule applies to it. Or why it has
@@ -127,15 +144,19 @@ impl RuleSet {
             Err(_) => return Err(rule.why_missing(head)),
         };
         let made = rule.quota_of(head, &key).and_then(|(quota, leaves)| {
-            let wanted = WantedPolicy { rule: number, quota, leaves };
-            policies.made(wanted, || rule.with_quota(quota, leaves).filter(&supports))
+            let wanted = WantedPolicy { quota, leaves };
+            policies.made(number, wanted, || rule.with_quota(quota, leaves).filter(&supports))
         });
         let policy = made.unwrap_or_else(|| match rule.variant(head, &key) {
-            Some(variant) => self.first_variants[number] + variant,
-            None => number,
+            Some(variant) => (self.first_variants[number] + variant).into(),
+            None => number.into(),
         });
-        let cost = rule.cost_of(head, policies.policy(policy));
+        let cost = rule.cost_of(head, policies.policy(&policy));
         Ok(Some(Ask { policy, key, cost }))
+    }
+
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -155,8 +176,8 @@ impl RuleSet {
         deadline: Option<Duration>,
     ) -> Option<SmallVec<[Duration; 4]>> {
         let deadline = deadline.unwrap_or(Duration::MAX);
-        let wait = |ask: &Ask| match policies.policy(ask.policy).is_in_flight() {
-            true => self.rules[policies.named(ask.policy)].wait().min(deadline),
+        let wait = |ask: &Ask| match policies.policy(&ask.policy).is_in_flight() {
+            true => self.rules[policies.named(&ask.policy)].wait().min(deadline),
             false => Duration::ZERO,
         };
         let waits: SmallVec<[Duration; 4]> = asks.iter().map(wait).collect();
@@ -165,8 +186,9 @@ impl RuleSet {
 
     /// Ends slots that their rules do not let a request hold for longer.
     pub(crate) fn hold_at_most(&self, slot: &Slot) {
-        slot.end_after(|policy| {
-            let rule = self.rules.iter().find(|rule| rule.policy().name() == policy.name());
+        slot.end_after(|rule, policy| {
+            // A permit may be of a set that these rules replaced.
+            let rule = self.rules.get(rule).filter(|rule| rule.policy().name() == policy.name());
             rule.and_then(Rule::held)
         });
     }
@@ -174,7 +196,7 @@ impl RuleSet {
     /// Whether a rule corrects its charges.
     #[inline]
     pub(crate) fn corrects(&self) -> bool {
-        self.corrects
+        !self.correcting.is_empty()
     }
 
     /// The charges of a request that passes, for each rule that corrects them. `granted` is what a
@@ -187,16 +209,16 @@ impl RuleSet {
         granted: impl Fn(usize) -> Option<GrantStamp>,
     ) -> Corrected {
         let mut corrected = Corrected { reserved: Vec::new(), by_response: ByResponse::default() };
-        for (number, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.policy().is_reserved()) {
+        for rule in self.correcting.iter().map(|number| &self.rules[*number]) {
             // A permit may be of a set that these rules replaced.
-            let Some(number) = policies.number_near(number, rule.policy().name()) else { continue };
-            let at = asks.iter().position(|ask| policies.named(ask.policy) == number);
+            let Some(number) = policies.number(rule.policy().name()) else { continue };
+            let at = asks.iter().position(|ask| policies.named(&ask.policy) == number);
             let charge = match at {
                 Some(at) => {
                     let Ask { policy, key, cost } = &asks[at];
-                    Charge::new(settler, *policy, Some(key.clone()), *cost, granted(at))
+                    Charge::new(settler, policy.clone(), Some(key.clone()), *cost, granted(at))
                 }
-                None => Charge::new(settler, number, None, 0, None),
+                None => Charge::new(settler, number.into(), None, 0, None),
             };
             if let Some(of_response) = rule.of_response() {
                 corrected.by_response.add(charge.clone(), of_response);

@@ -13,6 +13,7 @@ use crate::setup_error::SetupError;
 pub(super) struct Tiers {
     /// Sorted by the names of their tiers. All have the name of the rule's policy.
     policies: Arc<[Policy]>,
+    names: Arc<[Box<str>]>,
     choice: Choice,
 }
 
@@ -46,12 +47,18 @@ impl Tiers {
             let tier = tier.map_err(|error| SetupError::TierQuota(name.into(), error))?;
             Ok(tier.with_options_of(policy))
         };
+        let names = quotas.iter().map(|(name, _)| name.clone()).collect();
         let policies: Result<Arc<[Policy]>, SetupError> = quotas.into_iter().map(tier).collect();
-        Ok(Tiers { policies: policies?, choice })
+        Ok(Tiers { policies: policies?, names, choice })
     }
 
     pub(super) fn policies(&self) -> &[Policy] {
         &self.policies
+    }
+
+    /// The policies by the names of their tiers.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&str, &Policy)> {
+        self.names.iter().map(|name| &**name).zip(&*self.policies)
     }
 
     /// The index of a request's tier among the policies, if it has one.

@@ -380,8 +380,18 @@ impl<S: Store> Store for DenyCache<S> {
         self.store.end_waits_after(limit)
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
+    }
+
     fn patient(&self) -> DenyCache<S> {
         DenyCache { store: self.store.patient(), ..self.clone() }
+    }
+
+    /// With a table of its own, so that its denials push out no others.
+    fn in_shadow(&self) -> DenyCache<S> {
+        let clock = self.denials.clock().clone();
+        DenyCache::new(self.store.in_shadow(), self.capacity).clock(clock)
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

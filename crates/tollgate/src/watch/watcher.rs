@@ -12,6 +12,8 @@ use tollgate_core::{Clock, Store, Timestamp};
 use super::{WatchedFile, read};
 use crate::layer::RateLimitLayer;
 use crate::limiter::NeverFails;
+#[cfg(feature = "metrics")]
+use crate::observe::metrics::FileGauges;
 
 /// The time between two readings.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -19,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Follows a file, until it is dropped: see [`WatchedFile::watch`].
 #[must_use = "the file is no longer watched once this is dropped"]
 pub struct Watcher {
-    shared: Arc<Mutex<WatchState>>,
+    shared: Arc<Shared>,
     /// Closed when this is dropped, which ends the thread.
     _stop: SyncSender<()>,
 }
@@ -32,9 +34,11 @@ pub struct WatchStatus {
     error: Option<String>,
 }
 
-struct WatchState {
-    status: WatchStatus,
-    is_over: bool,
+struct Shared {
+    status: Mutex<WatchStatus>,
+    /// Held while rules are replaced, which takes time if there are many. So it is not that of the
+    /// status.
+    is_over: Mutex<bool>,
 }
 
 /// What was read: the content, or why there is none.
@@ -43,19 +47,29 @@ type Content = Result<String, String>;
 struct Follower<S> {
     file: WatchedFile,
     layer: RateLimitLayer<S>,
-    shared: Arc<Mutex<WatchState>>,
+    shared: Arc<Shared>,
     /// What counts now.
     seen: Content,
     /// What the latest reading has found.
     latest: Content,
+    #[cfg(feature = "metrics")]
+    gauges: Arc<FileGauges>,
 }
 
 impl Watcher {
     pub(super) fn start<S: Store<Error: NeverFails>>(file: WatchedFile, layer: RateLimitLayer<S>) -> Watcher {
         let status = WatchStatus { version: layer.version(), since: Clock::system().now(), error: None };
-        let shared = Arc::new(Mutex::new(WatchState { status, is_over: false }));
+        let shared = Arc::new(Shared { status: Mutex::new(status), is_over: Mutex::new(false) });
         let (seen, watched) = (Ok(file.text.clone()), Arc::clone(&shared));
-        let mut follower = Follower { file, layer, shared: watched, latest: seen.clone(), seen };
+        let mut follower = Follower {
+            #[cfg(feature = "metrics")]
+            gauges: FileGauges::new(&file.path.display().to_string()),
+            file,
+            layer,
+            shared: watched,
+            latest: seen.clone(),
+            seen,
+        };
         let (stop, stopped) = sync_channel(0);
         follower.show();
         let follow = move || {
@@ -68,16 +82,16 @@ impl Watcher {
         Watcher { shared, _stop: stop }
     }
 
-    /// Returns what it has seen last.
+    /// Returns what it has seen last. It never waits for a replacement of rules.
     pub fn status(&self) -> WatchStatus {
-        lock(&self.shared).status.clone()
+        lock(&self.shared.status).clone()
     }
 }
 
 impl Drop for Watcher {
-    /// No rules are replaced after this.
+    /// No rules are replaced after this. It waits for a replacement that runs.
     fn drop(&mut self) {
-        lock(&self.shared).is_over = true;
+        *lock(&self.shared.is_over) = true;
     }
 }
 
@@ -111,21 +125,22 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
 
     fn follow(&self, content: Content) {
         let rules = content.and_then(|text| not_panicking(|| (self.file.parse)(&text)));
-        let mut watched = lock(&self.shared);
-        if watched.is_over {
+        let is_over = lock(&self.shared.is_over);
+        if *is_over {
             return;
         }
         let replaced = rules
             .and_then(|rules| not_panicking(|| self.layer.replace(rules).map_err(|error| error.to_string())));
+        let mut status = lock(&self.shared.status);
         match &replaced {
             Ok(changes) => {
                 let (version, since) = (changes.version(), Clock::system().now());
-                watched.status = WatchStatus { version, since, error: None };
+                *status = WatchStatus { version, since, error: None };
             }
-            Err(error) => watched.status.error = Some(error.clone()),
+            Err(error) => status.error = Some(error.clone()),
         }
-        // A subscriber may ask for the status.
-        drop(watched);
+        // A subscriber may ask for the status, or drop the watcher.
+        drop((status, is_over));
         #[cfg(feature = "tracing")]
         match &replaced {
             Ok(changes) => tracing::info!(file = %self.file.path.display(), "rate limit rules: {changes}"),
@@ -140,8 +155,8 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
     fn show(&self) {
         #[cfg(feature = "metrics")]
         {
-            let (status, file) = (lock(&self.shared).status.clone(), self.file.path.display().to_string());
-            crate::observe::metrics::show_rules(file, status.version, status.error.is_some());
+            let status = lock(&self.shared.status).clone();
+            self.gauges.show(status.version, status.error.is_some());
         }
     }
 }
@@ -151,12 +166,36 @@ fn not_panicking<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, Strin
         .unwrap_or_else(|_| Err("a closure of the application panicked".to_owned()))
 }
 
-fn lock(shared: &Mutex<WatchState>) -> MutexGuard<'_, WatchState> {
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Watcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watcher").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extract::global;
+    use crate::rule::PolicyExt;
+    use tollgate_core::{Policy, Quota};
+
+    /// Such as that of a health check.
+    #[test]
+    fn the_status_does_not_wait_for_a_replacement_of_rules() {
+        let path = std::env::temp_dir().join(format!("tollgate-status-{}", std::process::id()));
+        std::fs::write(&path, "100").unwrap();
+        let rule = || Policy::new("api", Quota::per_minute(100)).by(global());
+        let file = WatchedFile::open(&path, move |_| Ok::<_, String>(rule())).unwrap();
+        let layer = RateLimitLayer::try_new(file.rules()).unwrap();
+        let watcher = file.watch(&layer);
+        let replacement = lock(&watcher.shared.is_over);
+        assert_eq!(watcher.status().version(), 1);
+        drop(replacement);
+        drop(watcher);
+        std::fs::remove_file(&path).unwrap();
     }
 }

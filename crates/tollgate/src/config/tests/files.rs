@@ -21,7 +21,7 @@ impl Random {
 }
 
 /// Each field with values of all its forms.
-fn values() -> Vec<(&'static str, Vec<Value>)> {
+pub(in crate::config) fn values() -> Vec<(&'static str, Vec<Value>)> {
     vec![
         (
             "quota",
@@ -125,10 +125,10 @@ fn random_file(random: &mut Random) -> (Value, Vec<RuleConfig>) {
 }
 
 #[test]
-fn a_thousand_random_files_survive_both_formats() {
+fn random_files_survive_both_formats() {
     let mut random = Random(1);
     let mut seen = std::collections::BTreeSet::new();
-    for _ in 0..1_000 {
+    for _ in 0..200 {
         let (value, rules) = random_file(&mut random);
         let file = RuleFile::from_json(&value.to_string()).unwrap();
         assert_eq!(file.rules(), rules);
@@ -175,10 +175,11 @@ fn break_text(random: &mut Random, text: &str) -> String {
 }
 
 #[test]
-fn ten_thousand_broken_files_are_valid_or_have_an_error_with_a_line() {
+fn broken_files_are_valid_or_have_an_error_with_a_line() {
     let mut random = Random(2);
     let (mut refused, mut fields) = (0, std::collections::BTreeSet::new());
-    for round in 0..10_000 {
+    let rounds = if std::env::var_os("TOLLGATE_LONG").is_some() { 10_000 } else { 1_000 };
+    for round in 0..rounds {
         let file = RuleFile::from_json(&random_file(&mut random).0.to_string()).unwrap();
         let is_toml = round % 2 == 0;
         let mut text = if is_toml { file.to_toml() } else { file.to_json() };
@@ -207,7 +208,7 @@ fn ten_thousand_broken_files_are_valid_or_have_an_error_with_a_line() {
             }
         }
     }
-    assert!((5_000..10_000).contains(&refused), "{refused} are refused");
+    assert!((rounds / 2..rounds).contains(&refused), "{refused} are refused");
     assert!(fields.len() > 50, "{fields:?}");
 }
 
@@ -215,17 +216,6 @@ fn assert_error(error: &ConfigError, text: &str) {
     let lines = text.lines().count() + 1;
     assert!(error.line().is_some_and(|line| (1..=lines).contains(&line)), "{error:?}\n{text}");
     assert!(error.to_string().lines().count() == 1, "{error:?}\n{text}");
-}
-
-#[test]
-fn the_schema_has_each_field_with_its_description() {
-    let schema: Value = serde_json::from_str(&RuleFile::json_schema()).unwrap();
-    let rule = &schema["$defs"]["Rule"];
-    for (field, _) in values() {
-        assert!(rule["properties"][field]["description"].is_string(), "{field}: {rule:#}");
-    }
-    assert_eq!(rule["required"], json!(["name", "by"]));
-    assert_eq!(rule["additionalProperties"], json!(false));
 }
 
 #[test]

@@ -3,11 +3,12 @@
 #[cfg(feature = "calendar")]
 mod calendar;
 mod every_mistake;
-mod files;
+pub(super) mod files;
 mod keys;
 mod mistakes;
 mod mistakes_in_form;
 mod requests;
+mod secrets;
 mod warnings;
 
 use super::{Registry, RuleFile};

@@ -104,7 +104,7 @@ fn tiers_and_classes_are_chosen_by_the_registry() {
     let capacity = |class: &str| {
         let request = Request::get("/").header("x-class", class).body(()).unwrap();
         let asks = rules.ask(&Head::from(&request), &policies, |_| true).unwrap();
-        policies.policy(asks[0].policy).capacity()
+        policies.policy(&asks[0].policy).capacity()
     };
     assert_eq!((capacity("pro"), capacity("batch"), capacity("other")), (500, 45, 50));
 }
@@ -122,4 +122,47 @@ fn a_path_in_a_nested_router_is_the_whole_path() {
     let original = axum::extract::OriginalUri("/api/users".parse().unwrap());
     let nested = || Request::get("/users").extension(original.clone());
     assert!(applies("{ path = \"/api/*\" }", nested()) && !applies("{ path = \"/users\" }", nested()));
+}
+
+/// Over HTTP/1.1 it is a `GET`.
+#[test]
+fn a_rule_on_get_includes_websockets_over_http_2() {
+    let connect = |uri: &str| http::Request::builder().method("CONNECT").uri(uri);
+    for (method, extended, tunnel) in [("GET", true, false), ("CONNECT", true, true), ("POST", false, false)]
+    {
+        let when = format!("{{ method = \"{method}\" }}");
+        assert_eq!(applies(&when, connect("https://a.example/chat")), extended, "{method}");
+        assert_eq!(applies(&when, connect("a.example:443")), tunnel, "{method}");
+    }
+    assert!(applies("{ path = \"/chat\", method = [\"PUT\", \"GET\"] }", connect("https://a.example/chat")));
+    assert!(!applies("{ path = \"/other\", method = \"GET\" }", connect("https://a.example/chat")));
+}
+
+/// Handlers that name a rule would panic.
+#[test]
+fn a_file_without_a_required_rule_is_refused() {
+    let registry = Registry::new().require("api", []).require("log-ins", ["block"]);
+    let error = |text: &str| {
+        let file = RuleFile::from_toml(text).unwrap();
+        registry.rules(&file).map(drop).map_err(|error| error.to_string()).err()
+    };
+    let rule = |name: &str, more: &str| {
+        format!("[[rule]]\nname = \"{name}\"\nquota = \"5/s\"\nby = \"ip\"\n{more}\n")
+    };
+    let (api, block) = (rule("api", ""), "block = { after = 3, for = \"15m\" }");
+    assert_eq!(error(&(api.clone() + &rule("log-ins", block))), None);
+    for (text, reason) in [
+        (rule("other", ""), "rule \"api\": missing: the application needs a rule with this name"),
+        (api.clone(), "rule \"log-ins\": missing: the application needs a rule with this name"),
+        (
+            api.clone() + &rule("log-ins", ""),
+            "line 6, rule \"log-ins\", block: missing: the application needs it",
+        ),
+        (
+            api + &rule("log-ins", &format!("{block}\nmode = \"shadow\"")),
+            "line 11, rule \"log-ins\", mode: the application needs this rule, so it cannot be in shadow",
+        ),
+    ] {
+        assert_eq!(error(&text).as_deref(), Some(reason));
+    }
 }

@@ -1,7 +1,7 @@
 //! Ways around the rules of a file, and changes.
 
-use crate::config::RuleFile;
-use crate::layer::RuleChange;
+use crate::config::{Registry, RuleFile};
+use crate::layer::{RateLimitLayer, RuleChange};
 
 /// A file of rules that are named by their place, each of these fields.
 fn file(rules: &[&str]) -> RuleFile {
@@ -95,8 +95,79 @@ fn changes_name_rules_that_start_again() {
     ] {
         assert_eq!(changes(&[&first], &[&next]), [("0".to_owned(), change)], "{next}");
     }
+    let tiers =
+        |quota: &str, tiers: &str| of(quota, &format!("tiers = {{ by = \"plan\", quotas = {{ {tiers} }} }}"));
+    // The own window becomes that of a tier, and the other way round.
+    for (earlier, next, change) in [
+        (tiers("5/s", "pro = \"9/min\""), tiers("5/min", "pro = \"9/s\""), RuleChange::StartsAgain),
+        (
+            tiers("5/s", "a = \"9/min\", b = \"9/s\""),
+            tiers("5/s", "a = \"9/s\", b = \"9/min\""),
+            RuleChange::StartsAgain,
+        ),
+        (tiers("5/s", "pro = \"9/min\""), of("5/s", ""), RuleChange::StartsAgain),
+        (of("5/s", ""), tiers("5/s", "pro = \"9/min\""), RuleChange::StartsAgain),
+        (tiers("5/s", "pro = \"9/s\""), tiers("5/s", "pro = \"8/s\""), RuleChange::Changed),
+        (tiers("5/s", "pro = \"9/s\""), tiers("5/s", "top = \"9/s\""), RuleChange::Changed),
+        (of("5/s", ""), tiers("5/s", "pro = \"9/s\""), RuleChange::Changed),
+        (
+            of("5/s", ""),
+            of("5/s", "leaving = { by = \"class\", units = { batch = 2 } }"),
+            RuleChange::Changed,
+        ),
+    ] {
+        assert_eq!(changes(&[&earlier], &[&next]), [("0".to_owned(), change)], "{earlier}\n{next}");
+    }
+    // The same key, written otherwise.
+    let spaced = "quota = \"5/s\"\nby = \" ip\"";
+    assert_eq!(changes(&[&first], &[spaced]), []);
     assert_eq!(changes(&[&first], &[&first, &first]), [("1".to_owned(), RuleChange::Added)]);
     assert_eq!(changes(&[&first, &first], &[&first]), [("1".to_owned(), RuleChange::Removed)]);
+}
+
+/// A layer that follows the file says the same.
+#[test]
+fn a_replacement_compares_the_keys_that_files_say() {
+    let rules =
+        |by: &str| Registry::new().rules(&file(&[&format!("quota = \"5/s\"\nby = \"{by}\"")])).unwrap();
+    let layer = RateLimitLayer::new(rules("header:x-api-key | ip"));
+    let of = |by: &str| layer.replace(rules(by)).unwrap().of("0");
+    assert_eq!(of("header:X-Api-Key|ip"), None);
+    assert_eq!(of("ip"), Some(RuleChange::StartsAgain));
+    assert_eq!(of("ip"), None);
+}
+
+#[test]
+fn requests_that_never_pass_are_named() {
+    let warnings = |fields: &str| {
+        let file = file(&[&format!("by = \"ip\"\n{fields}")]);
+        file.warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let tiers = "tiers = { by = \"plan\", quotas = { free = \"4/min\", pro = \"600/min\" } }";
+    let leaving = "leaving = { by = \"class\", units = { batch = 2 } }";
+    assert_eq!(
+        warnings(&format!("quota = \"60/min\"\ncost = 5\n{tiers}")),
+        [r#"line 5, rule "0", cost: 5: never passes for requests of the tier "free" (at most 4)"#]
+    );
+    assert_eq!(
+        warnings(&format!("quota = \"6/min\"\ncost = 5\n{leaving}")),
+        [r#"line 5, rule "0", cost: 5: never passes for requests of the class "batch" (at most 4)"#]
+    );
+    let both = warnings(&format!("quota = \"4/min\"\ncost = 5\n{tiers}\n{leaving}"));
+    assert_eq!(
+        both,
+        [
+            "line 5, rule \"0\", cost: 5: never passes for requests without a tier or a class (at most 4), requests of the \
+          tier \"free\" (at most 4), requests of the class \"batch\" (at most 2), requests of the tier \"free\" and the \
+          class \"batch\" (at most 2)"
+        ]
+    );
+    assert!(warnings(&format!("quota = \"60/min\"\ncost = 4\n{tiers}")).is_empty());
+    assert!(warnings(&format!("quota = \"60/min\"\ncost = 5\nquota-by = \"bought\"\n{tiers}")).is_empty());
+    let many: Vec<String> = (0..9).map(|n| format!("t{n} = \"1/min\"")).collect();
+    let many = format!("tiers = {{ by = \"plan\", quotas = {{ {} }} }}", many.join(", "));
+    let many = warnings(&format!("quota = \"60/min\"\ncost = 5\n{many}"));
+    assert!(many[0].ends_with("requests of the tier \"t4\" (at most 1), and 4 more"), "{many:?}");
 }
 
 #[test]

@@ -33,6 +33,10 @@ pub struct Books {
 }
 
 impl Books {
+    pub(super) fn settings(&self) -> &Lease {
+        &self.lease
+    }
+
     pub(super) fn new(lease: Lease) -> Books {
         Books {
             accounts: Sharded::new(lease.max_keys, lease.clock.clone()),

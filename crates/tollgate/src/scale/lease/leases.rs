@@ -254,8 +254,17 @@ impl<S: Store> Store for Leases<S> {
         self.store.end_waits_after(limit)
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
+    }
+
     fn patient(&self) -> Leases<S> {
         Leases { store: self.patient.clone(), ..self.clone() }
+    }
+
+    /// With books of its own, so that its keys push out no others.
+    fn in_shadow(&self) -> Leases<S> {
+        Leases::new(self.store.in_shadow(), self.books.settings().clone())
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

@@ -1,6 +1,6 @@
 //! What this process counts, minute by minute.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -64,6 +64,15 @@ pub(super) struct Minute {
     /// Decisions that were counted one by one.
     counted: u32,
     policies: Vec<PolicyCount>,
+    /// The numbers of the policies.
+    by_name: HashMap<Box<str>, usize>,
+    keys: MinuteKeys,
+    /// Those of rules in shadow, which push out no others. `None` if there were none.
+    in_shadow: Option<Box<MinuteKeys>>,
+}
+
+#[derive(Debug)]
+struct MinuteKeys {
     allowed: SpaceSaving,
     denied: SpaceSaving,
 }
@@ -102,12 +111,14 @@ impl Book {
         (one_in == 1 || sample::is_one_in(one_in)).then_some(one_in)
     }
 
-    /// Counts the decision on a set, which stands for `weight` decisions.
+    /// Counts the decision on a set, which stands for `weight` decisions. Keys of rules in shadow
+    /// have places of their own.
     pub(super) fn record<'a>(
         self: &Arc<Self>,
         set: impl Iterator<Item = Check<'a>> + Clone,
         verdict: &Verdict,
         weight: u32,
+        is_in_shadow: bool,
     ) {
         // Before the lock, since callers choose how long a key is. Once for all rules by that key.
         let mut names = NamedKeys::new();
@@ -129,6 +140,9 @@ impl Book {
             self.one_in.store(1, Ordering::Relaxed);
         }
         let open = &mut pages.open;
+        if is_in_shadow && open.in_shadow.is_none() {
+            open.in_shadow = Some(Box::new(MinuteKeys::new(&self.settings)));
+        }
         open.one_in = open.one_in.max(weight);
         open.counted = open.counted.saturating_add(1);
         if open.counted == self.settings.exact_up_to {
@@ -141,7 +155,7 @@ impl Book {
         for ((at, check), (_, name)) in set.enumerate().zip(&names).filter(|((_, check), _)| check.cost > 0) {
             // A block has the name of its rule, which would count twice.
             if check.policy.is_block() == is_blocked && (is_allowed || refuses(at)) {
-                open.count(&check, name.as_deref(), weight.into(), is_allowed);
+                open.count(&check, name.as_deref(), weight.into(), is_allowed, is_in_shadow);
             }
         }
         let runtime = pages.schedule(now, self.settings.flush_every);
@@ -243,34 +257,59 @@ impl OpenPages {
 
 impl Minute {
     fn new(number: u64, settings: &Recording) -> Minute {
-        let counted = || SpaceSaving::new(settings.watched());
-        Minute { number, one_in: 1, counted: 0, policies: Vec::new(), allowed: counted(), denied: counted() }
+        let keys = MinuteKeys::new(settings);
+        let (policies, by_name) = (Vec::new(), HashMap::new());
+        Minute { number, one_in: 1, counted: 0, policies, by_name, keys, in_shadow: None }
     }
 
-    fn count(&mut self, check: &Check<'_>, name: Option<&str>, weight: u64, is_allowed: bool) {
+    fn count(
+        &mut self,
+        check: &Check<'_>,
+        name: Option<&str>,
+        weight: u64,
+        is_allowed: bool,
+        is_in_shadow: bool,
+    ) {
         let policy = check.policy.name();
-        let known = self.policies.iter().position(|known| known.name == policy);
-        let at = known.unwrap_or_else(|| {
+        let at = self.by_name.get(policy).copied().unwrap_or_else(|| {
             self.policies.push(PolicyCount { name: policy.to_owned(), allowed: 0, denied: 0 });
+            self.by_name.insert(policy.into(), self.policies.len() - 1);
             self.policies.len() - 1
         });
+        let of_rules = self.in_shadow.as_mut().filter(|_| is_in_shadow).map_or(&mut self.keys, |keys| keys);
         let (keys, count) = if is_allowed {
-            (&mut self.allowed, &mut self.policies[at].allowed)
+            (&mut of_rules.allowed, &mut self.policies[at].allowed)
         } else {
-            (&mut self.denied, &mut self.policies[at].denied)
+            (&mut of_rules.denied, &mut self.policies[at].denied)
         };
         *count += weight;
         keys.add(at, check.key, name, weight);
     }
 
     pub(super) fn top(&self, keys: usize) -> Top {
+        let top = |of: fn(&MinuteKeys) -> &SpaceSaving| {
+            let (mut counted, mut floor) = of(&self.keys).top(keys);
+            if let Some(in_shadow) = &self.in_shadow {
+                let (others, floor_of_others) = of(in_shadow).top(keys);
+                counted.extend(others);
+                floor = floor.max(floor_of_others);
+            }
+            (counted, floor)
+        };
         Top {
             number: self.number,
             one_in: self.one_in,
             policies: self.policies.clone(),
-            allowed: self.allowed.top(keys),
-            denied: self.denied.top(keys),
+            allowed: top(|keys| &keys.allowed),
+            denied: top(|keys| &keys.denied),
         }
+    }
+}
+
+impl MinuteKeys {
+    fn new(settings: &Recording) -> MinuteKeys {
+        let counted = || SpaceSaving::new(settings.watched());
+        MinuteKeys { allowed: counted(), denied: counted() }
     }
 }
 

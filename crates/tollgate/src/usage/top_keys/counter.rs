@@ -17,11 +17,12 @@ use super::recorder::Recorder;
 pub struct UsageCounter<S> {
     store: S,
     book: Arc<Book>,
+    is_in_shadow: bool,
 }
 
 impl<S: Store> UsageCounter<S> {
     pub(crate) fn new<L: UsageLog>(store: S, recorder: &Recorder<L>) -> UsageCounter<S> {
-        UsageCounter { store, book: Arc::clone(recorder.book()) }
+        UsageCounter { store, book: Arc::clone(recorder.book()), is_in_shadow: false }
     }
 }
 
@@ -34,6 +35,7 @@ struct Chosen {
     set: Vec<OwnedCheck>,
     /// How many decisions it stands for.
     weight: u32,
+    is_in_shadow: bool,
 }
 
 impl<E> After<Result<Verdict, E>> for CountDecision {
@@ -42,8 +44,9 @@ impl<E> After<Result<Verdict, E>> for CountDecision {
 
     #[inline]
     fn after(self, book: &Arc<Book>, answer: Result<Verdict, E>) -> Result<Verdict, E> {
-        if let (Some(Chosen { set, weight }), Ok(verdict)) = (self.0.as_deref(), &answer) {
-            book.record(set.iter().map(OwnedCheck::check), verdict, *weight);
+        if let (Some(chosen), Ok(verdict)) = (self.0.as_deref(), &answer) {
+            let Chosen { set, weight, is_in_shadow } = chosen;
+            book.record(set.iter().map(OwnedCheck::check), verdict, *weight, *is_in_shadow);
         }
         answer
     }
@@ -57,7 +60,10 @@ impl<S: Store> Store for UsageCounter<S> {
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
         let weight = self.book.sample().filter(|_| times.max() > 0);
-        let owned = |weight| Box::new(Chosen { set: set.iter().map(OwnedCheck::from).collect(), weight });
+        let owned = |weight| {
+            let set = set.iter().map(OwnedCheck::from).collect();
+            Box::new(Chosen { set, weight, is_in_shadow: self.is_in_shadow })
+        };
         self.store.acquire(set, times).then(&self.book, CountDecision(weight.map(owned)))
     }
 
@@ -82,8 +88,16 @@ impl<S: Store> Store for UsageCounter<S> {
         self.store.end_waits_after(limit)
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
+    }
+
     fn patient(&self) -> UsageCounter<S> {
         UsageCounter { store: self.store.patient(), ..self.clone() }
+    }
+
+    fn in_shadow(&self) -> UsageCounter<S> {
+        UsageCounter { store: self.store.in_shadow(), is_in_shadow: true, ..self.clone() }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

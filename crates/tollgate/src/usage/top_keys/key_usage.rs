@@ -6,7 +6,9 @@
 pub struct KeyUsage {
     /// The name of the policy.
     pub policy: String,
-    /// The key as the log names it: readable, or a digest.
+    /// The key as the log names it: the text of [`Key::to_text`](tollgate_core::Key::to_text), or a
+    /// digest. For people, parse it and write it with
+    /// [`Key::to_readable`](tollgate_core::Key::to_readable).
     pub key: String,
     /// The decisions that were counted.
     pub count: u64,

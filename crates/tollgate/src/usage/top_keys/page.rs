@@ -48,8 +48,9 @@ pub(super) struct Listed {
 /// Larger numbers are foreign: a process counts less in a minute.
 const MOST: u64 = u32::MAX as u64;
 
-/// Later lines are foreign: a recorder writes at most two for each of [`MOST_KEYS`], and few more.
-const MOST_LINES: usize = 3 * MOST_KEYS;
+/// Later lines are foreign: a recorder writes at most four for each of [`MOST_KEYS`], two of them
+/// for rules in shadow, and few more.
+const MOST_LINES: usize = 5 * MOST_KEYS;
 
 impl Page {
     pub(super) fn write(&self) -> String {

@@ -1,0 +1,93 @@
+//! How a caller in a queue waits for its turn.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::wait_queue::Waiter;
+use crate::time::timer_now;
+
+/// The time after which a caller that sleeps looks for its turn by itself. A turn that it was not
+/// woken for, such as by a waker of a foreign runtime, holds up the queue no longer than that.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Waits for the turn of a caller, but only until `end`. Returns whether it has its turn in time.
+pub(super) async fn turn_before<T>(waiter: &Waiter<T>, end: Instant) -> bool {
+    if waiter.has_turn() {
+        return true;
+    }
+    loop {
+        let until = end.min(timer_now() + LOOK_AGAIN);
+        if timeout_at(until, waiter.turn()).await.is_ok() {
+            return timer_now() < end;
+        }
+        if timer_now() >= end {
+            return false;
+        }
+        if waiter.has_turn() {
+            #[cfg(feature = "tracing")]
+            tracing::warn!("a caller that waits for its rate limit was not woken for its turn");
+            return true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Waker};
+
+    use tokio::time::sleep;
+    use tollgate_core::Key;
+
+    use super::super::wait_queue::WaitQueues;
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Two callers, of which the first has the only turn.
+    fn two() -> [Arc<Waiter<()>>; 2] {
+        let queues = WaitQueues::new();
+        [(); 2].map(|()| {
+            let mut waiter = queues.join(queues.arrival(), [(0, &Key::from("ada"))]);
+            waiter.refused(0, [(0, Duration::ZERO, ())]);
+            Arc::new(waiter)
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_finds_a_turn_that_it_was_not_woken_for_within_a_second() {
+        let [first, second] = two();
+        let waiting = tokio::spawn({
+            let (second, end) = (Arc::clone(&second), timer_now() + MINUTE);
+            async move { (turn_before(&second, end).await, timer_now()) }
+        });
+        sleep(Duration::from_millis(300)).await;
+        // The waker of the caller is replaced by one that wakes no task.
+        assert!(pin!(second.turn()).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let passed = timer_now();
+        drop(first);
+        let (in_time, found) = waiting.await.unwrap();
+        assert!(in_time);
+        assert_eq!(found - passed, Duration::from_millis(700));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_has_its_turn_at_once_or_until_its_patience_ends() {
+        let [first, second] = two();
+        let begin = timer_now();
+        assert!(turn_before(&first, begin).await);
+        for patience in [Duration::ZERO, Duration::from_millis(2_500)] {
+            let since = timer_now();
+            assert!(!turn_before(&second, since + patience).await);
+            assert_eq!(timer_now() - since, patience);
+        }
+        let waiting = tokio::spawn(async move { turn_before(&second, begin + MINUTE).await });
+        sleep(Duration::from_secs(5)).await;
+        let passed = timer_now();
+        drop(first);
+        assert!(waiting.await.unwrap());
+        assert_eq!(timer_now(), passed);
+    }
+}

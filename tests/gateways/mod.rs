@@ -1,0 +1,117 @@
+//! Four gateways stream answers to clients that leave, and charge what each stream produces. One
+//! gateway is killed, and the clocks of two are wrong. The journals of all gateways show afterwards
+//! whether the quotas held, and whether the totals in Redis are right to the unit.
+//!
+//! With `TOLLGATE_LONG=1` the streams take 40 seconds, and a second fleet streams while a master of
+//! its Cluster dies. Without it they take five seconds.
+
+#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
+
+mod checks;
+mod clients;
+mod fleet;
+mod history;
+mod plan;
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use tollgate_test_servers::short_or_long;
+
+use clients::KEYS;
+use fleet::Fleet;
+use history::{Bracket, Stream};
+use plan::policies;
+
+/// The number of the gateway that is killed.
+const KILLED: usize = 3;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_of_four_gateways_stay_within_their_quotas() {
+    let mut fleet = Fleet::start(short_or_long(5, 40)).await;
+    // On a busy machine, a master that answers late is not replaced.
+    for node in fleet.cluster.nodes() {
+        node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).unwrap();
+    }
+    fleet.stream(|fleet| fleet.gateways[KILLED].kill()).await;
+    let streams = fleet.corrected(Some(KILLED)).await;
+    let totals = fleet.totals().await;
+
+    let mut refunded_late = 0;
+    for (n, (policy, total)) in policies().iter().zip(totals).enumerate() {
+        let of_policy = fleet.of(&streams, n, None);
+        let late = of_policy.iter().filter(|stream| checks::is_refunded_late(policy, stream)).count();
+        refunded_late += late;
+        let (name, due, figures) = (policy.name(), charged(&of_policy), Figures(&of_policy));
+        println!("{name}: {figures}, {late} late refunds, a total of {total} in {due:?}");
+        for key in 0..KEYS {
+            let of_key = fleet.of(&streams, n, Some(key));
+            checks::grants_stay_within_the_quota(policy, &of_key);
+            checks::products_stay_within_the_quota(policy, &of_key);
+        }
+        of_policy.iter().for_each(|stream| checks::charges_settle_once(stream));
+        assert!(due.contains(&total), "{name}: a total of {total}, not {due:?}");
+        assert_eq!(of_policy.iter().map(|stream| stream.failures).sum::<usize>(), 0, "{name}");
+        assert!(of_policy.iter().any(|stream| stream.denials > 0), "{name}: the quota is ample");
+    }
+    assert!(refunded_late > 0, "no window ends between a grant and its refund");
+}
+
+/// Only streams that were open in the last second of a master may be charged wrongly. It takes a
+/// minute, so it runs with `TOLLGATE_LONG=1` only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_loses_only_what_was_not_replicated() {
+    if !short_or_long(false, true) {
+        return;
+    }
+    let mut fleet = Fleet::start(40).await;
+    let mut last_second = Bracket { from: 0, to: 0 };
+    let kill = |fleet: &mut Fleet| {
+        let slot = fleet.cluster.slot_of("gateways:2:{=0}:").unwrap();
+        let master = fleet.cluster.owner_of(slot).unwrap();
+        let time = master.command(&["TIME"]).unwrap();
+        let (seconds, micros) = time.split_once('\n').unwrap();
+        let now = seconds.parse::<i64>().unwrap() * 1_000_000 + micros.parse::<i64>().unwrap();
+        last_second = Bracket { from: now - 1_000_000, to: now };
+        master.kill();
+    };
+    fleet.stream(kill).await;
+    let streams = fleet.corrected(None).await;
+
+    for (n, (policy, total)) in policies().iter().zip(fleet.totals().await).enumerate() {
+        let of_policy = fleet.of(&streams, n, None);
+        let open = of_policy.iter().filter(|stream| stream.is_live(last_second));
+        let open: u64 = open.map(|stream| stream.reserved() + stream.unanswered()).sum();
+        let (name, due, figures) = (policy.name(), charged(&of_policy), Figures(&of_policy));
+        println!("{name}: {figures}, a total of {total} in {due:?} ± {open}");
+        assert!((due.start().saturating_sub(open)..=due.end() + open).contains(&total), "{name}");
+    }
+}
+
+/// The least and the most that these streams are charged in the end.
+fn charged(streams: &[&Stream]) -> RangeInclusive<u64> {
+    let [least, most] = [|(least, _)| least, |(_, most)| most]
+        .map(|end: fn((u64, u64)) -> u64| streams.iter().map(|stream| end(stream.charged())).sum());
+    least..=most
+}
+
+/// What happened to some streams, for people.
+struct Figures<'a>(&'a [&'a Stream]);
+
+impl fmt::Display for Figures<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sum = |of: fn(&Stream) -> usize| -> usize { self.0.iter().map(|stream| of(stream)).sum() };
+        let (streams, grants) =
+            (sum(|stream| stream.grants().count().min(1)), sum(|stream| stream.grants().count()));
+        let ended = |is_drop: bool| {
+            self.0.iter().filter(|stream| stream.end.is_some_and(|end| end.is_drop == is_drop)).count()
+        };
+        let (settled, dropped) = (ended(false), ended(true));
+        write!(
+            f,
+            "{streams} streams ({settled} settled, {dropped} dropped, {} killed), ",
+            streams - settled - dropped
+        )?;
+        write!(f, "{} units, {} extensions, ", sum(|stream| stream.chunks.len()), grants - streams)?;
+        write!(f, "{} denials, {} failures", sum(|stream| stream.denials), sum(|stream| stream.failures))
+    }
+}
