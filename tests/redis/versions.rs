@@ -1,9 +1,9 @@
 //! Versions of a bucket: what is stored of them.
 
 use tollgate::{Policy, Quota};
-use tollgate_conformance::servers::Kind;
+use tollgate_test_servers::Kind;
 
-use crate::{Fresh, acquire, shared, try_acquire};
+use crate::redis::{Fresh, acquire, shared, try_acquire};
 
 fn version(limit: u64, burst: u64) -> Policy {
     Policy::new("api", Quota::per_hour(limit).burst(burst))
