@@ -25,6 +25,10 @@
 //! | All processes reconnect at once, and retry without a pause | `faults/storm.rs`: `a_lost_server_is_not_flooded_with_connection_attempts` |
 //! | A service does not start while its Redis is down | `redis/connect.rs`: `a_store_connects_while_redis_is_down_and_decides_once_it_is_up` |
 //! | A missing permission is mistaken for a missing key | `redis/connect.rs`: `a_missing_permission_is_an_error_and_grants_nothing`, `a_forbidden_command_of_an_algorithm_is_an_error_and_grants_nothing` |
+//! | A raised limit makes callers wait longer, or locks them out while a deployment rolls | suite `versions::an_edit_makes_no_caller_wait_for_the_old_bucket`, `versions::a_raised_version_passes_at_its_rate_beside_the_old_one` |
+//! | A tier that refills slowly uses up the key for a faster one | suite `versions::an_edit_makes_no_caller_wait_for_the_old_bucket`, `versions::a_slow_tier_uses_up_no_faster_one` |
+//! | Two versions of a policy on one store: one cuts what the other owes | suite `versions::a_version_keeps_what_it_owes_beside_another`, `changes::two_versions_admit_no_more_than_both_allow`; `redis/versions.rs`: `rotating_versions_have_four_entries_and_a_refusal_adds_one` |
+//! | While a clock is behind, a refused class or tier gives back what others owe | suite `versions::a_refused_class_forgives_nothing_while_the_clock_is_behind` |
 //! | A clock that steps back refills tokens, or blocks every caller | suite `changes::a_clock_that_steps_back_refills_nothing_and_blocks_no_caller`; `redis/healing.rs`: `a_tat_of_next_year_is_an_empty_bucket_at_once`; `faults/clock.rs`: `a_promoted_replica_with_a_slow_clock_keeps_the_limit` |
 //! | Times of 16 digits lose their last digits | suite `waits::microseconds_of_a_16_digit_time_are_kept`; `redis/healing.rs`: `stored_values_are_digits_only`; `redis/contract.rs`: `large_numbers_reach_commands_as_digits` |
 //! | The first request on a fresh key is denied by rounding | suite `basics::the_first_request_on_a_fresh_key_passes` |
@@ -80,7 +84,7 @@
 //! | The name of a long key is made under a lock that all callers need | `attacks.rs`: `keys_of_400_kb_do_not_lift_the_limit_on_guesses`; `../crates/tollgate-redis/src/wire/names.rs`: `no_key_has_a_longer_text_than_the_longest` |
 //! | One stall counts as a failure for each look at the clock and each call in flight | `redis/timeouts.rs`: `a_stall_is_one_failure_whatever_the_load` |
 //! | New keys of a slot that moves count as an outage | `redis/cluster/moves.rs`: `new_keys_of_a_moving_slot_do_not_open_the_circuit` |
-//! | A look or a refusal by a version of a policy with a smaller burst forgives debt | suite `changes::a_debt_of_another_version_of_a_policy_stays`; `redis/denials.rs`: `a_denied_request_writes_nothing` |
+//! | A look or a refusal by a version of a policy with a smaller burst forgives debt | suite `versions::a_version_keeps_what_it_owes_beside_another`; `redis/denials.rs`: `a_denied_request_writes_nothing` |
 //! | Two versions of a policy side by side lift the limit | suite `changes::two_versions_admit_no_more_than_both_allow` |
 //! | A caller waits for ever for a store that was connected in a runtime that is not driven | `redis/timeouts.rs`: `a_caller_does_not_hang_if_the_runtime_of_the_store_is_not_driven` |
 //! | A deadline that passed in our own queue is taken for an outage | `failure/breaker.rs`: `an_overloaded_queue_does_not_count_as_a_store_failure`; `redis/timeouts.rs`: `a_deadline_that_passes_in_the_queue_is_no_timeout_of_redis` |

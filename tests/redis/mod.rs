@@ -30,6 +30,7 @@ mod tiers;
 mod timeouts;
 mod tls;
 mod usage;
+mod versions;
 mod windows;
 
 use std::sync::OnceLock;

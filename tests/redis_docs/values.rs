@@ -66,6 +66,14 @@ async fn prepare(server: &Server) {
     assert_eq!(bucket.used(0).await, 3);
     Caller::new(server, "seven", 7, Algorithm::Gcra).await.charge(0, 1).await;
 
+    let mut edited = Caller::new(server, "edited", 1, Algorithm::Gcra).await;
+    edited.policy = Policy::new("edited", Quota::per_hour(10).burst(50));
+    edited.charge(0, 50).await;
+    edited.policy = Policy::new("edited", Quota::per_hour(600).burst(50));
+    let asked = edited.store.acquire(&[Check::new(&edited.policy, &edited.key, 1)], Times::ONCE).wait().await;
+    assert!(!asked.expect("an answer").is_granted());
+    assert_eq!((edited.used(0).await, edited.used(300).await), (50, 0));
+
     let mut tracked = Caller::new(server, "tracked", 100, Algorithm::Gcra).await;
     tracked.policy = tracked.policy.track_usage();
     tracked.charge(0, 3).await;
@@ -129,7 +137,7 @@ fn printed(command: &str, answer: &str) -> String {
 async fn stored_values_are_as_documented() {
     let blocks: Vec<&str> =
         DOCS.split("```text\n> ").skip(1).map(|rest| rest.split_once("\n```").expect("its end").0).collect();
-    assert_eq!(blocks.len(), 12);
+    assert_eq!(blocks.len(), 13);
     for kind in Kind::EVERY {
         let server = Server::start(*kind).expect("a server");
         prepare(&server).await;

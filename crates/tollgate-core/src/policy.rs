@@ -132,8 +132,10 @@ pub struct Policy {
     pub(crate) tolerance: Exact,
     /// How far TAT may lie ahead of now: the tolerance plus a leaky bucket's longest wait.
     pub(crate) horizon: Exact,
-    /// A TAT further ahead than this is cut to the horizon.
-    pub(crate) furthest: Exact,
+    /// How far TAT may lie ahead before it is that of another version.
+    pub(crate) reach: Exact,
+    /// With the limit, names the version. 0 without versions.
+    pub(crate) version_burst: u64,
     pub(crate) capacity: u64,
     pub(crate) largest_cost: u64,
     unit: Option<Arc<str>>,
@@ -148,10 +150,6 @@ const MAX_NAME: usize = 128;
 
 /// The registered unit of requests in flight.
 const CONCURRENT_REQUESTS: &str = "concurrent-requests";
-
-/// A TAT further ahead than the policy's most debt and than this many windows is never that of
-/// another version of the policy.
-const MOST_WINDOWS: u64 = 1_024;
 
 impl Policy {
     /// A policy enforced by the default algorithm, [`Algorithm::Gcra`].
@@ -319,7 +317,8 @@ impl Policy {
     /// if no policy of this version has it.
     ///
     /// A scope contains neither limit nor burst, so the policy has the largest. To look with it
-    /// shows what a window has used, and when a bucket is full again, but not what is left. Slots
+    /// shows what a window has used, and when a bucket is full again, but not what is left. Of a
+    /// bucket with several [versions](Policy::version_burst) it sees the last that is full. Slots
     /// have [`Quota::DEFAULT_LEASE`].
     ///
     /// ```
@@ -362,7 +361,7 @@ impl Policy {
             Algorithm::Block => Quota::try_new(1, window).ok()?,
             _ => Quota::try_new(Quota::MAX_UNITS, window).ok()?,
         };
-        Policy::try_from_parts(name, quota, algorithm).ok()
+        Policy::try_from_parts(name, quota, algorithm).ok().map(Policy::without_versions)
     }
 
     /// The same policy with another quota of the same window, and so with the same scope.
@@ -420,8 +419,7 @@ impl Policy {
             Algorithm::Block => Quota::MAX_UNITS,
             _ => capacity,
         };
-        let windows = Exact::from_us(quota.window_us().saturating_mul(MOST_WINDOWS).min(MAX_SPAN_US));
-        let mut policy = Policy {
+        let policy = Policy {
             scope,
             name_length,
             scope_hash,
@@ -430,7 +428,8 @@ impl Policy {
             interval,
             tolerance,
             horizon,
-            furthest: horizon.max(windows),
+            reach: tolerance,
+            version_burst: capacity,
             capacity,
             largest_cost,
             unit: None,
@@ -439,10 +438,7 @@ impl Policy {
             headroom: 0,
             block: None,
         };
-        if let (Algorithm::Gcra, Some(debt)) = (algorithm, policy.horizon_of_debt()) {
-            policy.furthest = policy.furthest.max(debt);
-        }
-        Ok(policy)
+        Ok(if algorithm == Algorithm::Gcra { policy } else { policy.without_versions() })
     }
 
     /// The name.

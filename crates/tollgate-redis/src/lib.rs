@@ -48,8 +48,9 @@
 //!
 //! A failover can lose charges, since replication is asynchronous. The units that a master granted
 //! in its last moment may not have reached the replica that takes over. These units, and no others,
-//! can be granted again. If the new master's clock is behind, a state that lies too far ahead is
-//! cut to an empty bucket or a full window. No caller waits longer for that.
+//! can be granted again. If the new master's clock is behind, a state that lies too far ahead counts
+//! as a bucket used up or a full window. No caller waits longer for that, but in the queue of a leaky
+//! bucket, which waits for the clock.
 //!
 //! # Refunds and resets
 //!

@@ -223,8 +223,12 @@ impl Scripts {
         let mut text = [flags, self.clock, lua!("number.lua")].concat();
         text.push_str("local function algorithms()\n");
         text.push_str(lua!("stored.lua"));
-        if parts.have_gcra() && !parts.has(Part::Gcra) {
-            text.push_str(Part::Gcra.text());
+        if parts.have_gcra() {
+            text.push_str(lua!("exact.lua"));
+            text.push_str(lua!("versions.lua"));
+            if !parts.has(Part::Gcra) {
+                text.push_str(Part::Gcra.text());
+            }
         }
         let wanted = || Part::ALL.into_iter().filter(|part| parts.has(*part));
         if wanted().any(Part::counts_units) {

@@ -68,7 +68,10 @@ where
     ///
     /// - A request is decided and finished by one set of rules: so are its charges and its slots.
     /// - Keys keep what they have used, in the store. Windows, rings and logs keep their units; a
-    ///   bucket keeps the time until it is full, so a raised limit refills it faster.
+    ///   bucket keeps the time until it is full, so a raised limit refills it faster. If its new
+    ///   version is full sooner than that, it begins with a bucket used up, and no caller waits
+    ///   longer than for that: see [`Policy::version_burst`](crate::Policy::version_burst). A leaky
+    ///   bucket keeps its queue.
     /// - A new window or another algorithm counts from zero. The result says which rules do.
     /// - Another zone or anchor of a calendar applies when the running windows end. The result says
     ///   when that is.
@@ -83,7 +86,7 @@ where
     ///
     /// If two threads replace rules at once, the sets follow each other. A fleet replaces the rules
     /// of each process. Meanwhile a window admits at most the larger limit, and a bucket at most
-    /// both bursts.
+    /// both bursts and what the faster one refills.
     ///
     /// # Errors
     /// The errors of [`RateLimitLayer::try_new`] and [`RateLimitLayer::try_store`]. The rules stay

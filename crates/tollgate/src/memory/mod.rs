@@ -221,14 +221,6 @@ impl MemoryStore {
         verdict
     }
 
-    /// Decides a set after a test has set its clock back.
-    #[cold]
-    fn acquire_with_clock_behind(&self, set: &[Check<'_>], times: Times) -> Verdict {
-        let policies: Vec<Policy> = set.iter().map(|check| check.policy.with_clock_behind()).collect();
-        let checks = set.iter().zip(&policies).map(|(check, policy)| Check { policy, ..*check });
-        self.decide(&checks.collect::<Vec<_>>(), times)
-    }
-
     /// Decides one check of a key that has an entry, without the steps for several checks. With
     /// those, a request costs 1.4 × with fields and 2.3 × without (peers, allowed, hot).
     #[inline]
@@ -254,11 +246,16 @@ impl MemoryStore {
             if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
                 slot.pin();
             }
+            if slot.value.is_record() {
+                // The entry of a version may end later than others.
+                slot.renew(expiry(now, at, slot.value.expires(policy, at)), false);
+            }
             return Verdict::of_one(0, Duration::ZERO, status).at(now);
         }
         let charge = slot.value.charge(policy, at, look, check.cost * u64::from(granted));
         // Once the quota was full again, earlier denials no longer count.
-        slot.renew(expiry(now, at, charge.expires), look.remaining == policy.capacity());
+        let was_full = look.remaining == policy.capacity() && !slot.value.is_record();
+        slot.renew(expiry(now, at, charge.expires), was_full);
         Verdict::of_one(granted, charge.delay, charge.status).at(now)
     }
 }
@@ -271,9 +268,6 @@ impl Store for MemoryStore {
     // Inlined, so that a wrapper need not move the verdict: see the `layer` bench, with usage.
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
-        if self.0.is_clock_behind() {
-            return Reply::Now(Ok(self.acquire_with_clock_behind(set, times)));
-        }
         if let [check] = set
             && !check.policy.tracks_usage()
         {
@@ -287,18 +281,16 @@ impl Store for MemoryStore {
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
-        let is_behind = self.0.is_clock_behind();
         for grant in grants {
-            let behind = is_behind.then(|| grant.policy.with_clock_behind());
-            let policy = behind.as_ref().unwrap_or(grant.policy);
+            let policy = grant.policy;
             let (mut table, digest, now) = self.0.tables.enter(policy, grant.key);
             if let Some(found) = table.find(&digest) {
                 let at = self.0.time_for(policy, now);
                 let slot = table.slot(found);
                 slot.value.refund(policy, at, grant.units, grant.stamp);
-                let reset_after = slot.value.reset_after(policy, at);
-                slot.renew(now.saturating_add(reset_after), false);
-                if policy.is_in_flight() && reset_after.is_zero() {
+                let expires = slot.value.expires(policy, at);
+                slot.renew(expiry(now, at, expires), false);
+                if policy.is_in_flight() && expires == at {
                     table.remove(found);
                 }
             }

@@ -36,7 +36,7 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
     let mut delay = Duration::ZERO;
     let statuses: SmallVec<[Status; 4]> = if granted == 0 || granted < times.min() {
         granted = 0;
-        places.iter_mut().map(|place| tables.refuse(place, times)).collect()
+        places.iter_mut().map(|place| tables.refuse(place, times, now)).collect()
     } else {
         // Second phase: charge all keys.
         places
@@ -207,13 +207,18 @@ impl<'a> Tables<'a> {
         (places, of_check)
     }
 
-    fn refuse(&mut self, place: &mut Place<'_>, times: Times) -> Status {
+    fn refuse(&mut self, place: &mut Place<'_>, times: Times, now: Timestamp) -> Status {
         let (policy, at, look, cost) = (place.policy, place.at, place.look, place.cost);
         let status = self.state(place).refuse(policy, at, look, cost, times);
-        if let (StateHeld::Slot(at), true) =
-            (&place.held, times.max() > 0 && matches!(status.wait(), Wait::For(_)))
-        {
-            self.table(place.target.shard).slot(*at).pin();
+        if let StateHeld::Slot(found) = place.held {
+            let slot = self.table(place.target.shard).slot(found);
+            if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
+                slot.pin();
+            }
+            if slot.value.is_record() {
+                // The entry of a version may end later than others.
+                slot.renew(expiry(now, at, slot.value.expires(policy, at)), false);
+            }
         }
         status
     }
@@ -226,7 +231,11 @@ impl<'a> Tables<'a> {
         let expires = expiry(now, at, charge.expires);
         let table = self.table(place.target.shard);
         match &mut place.held {
-            StateHeld::Slot(at) => table.slot(*at).renew(expires, look.remaining == policy.capacity()),
+            StateHeld::Slot(found) => {
+                let slot = table.slot(*found);
+                let was_full = look.remaining == policy.capacity() && !slot.value.is_record();
+                slot.renew(expires, was_full);
+            }
             StateHeld::Fresh(_) if units == 0 || policy.charges_nothing() => {}
             StateHeld::Fresh(state) => {
                 let state = std::mem::replace(state, State::new(policy));

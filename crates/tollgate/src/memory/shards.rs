@@ -17,8 +17,6 @@ pub(super) struct Shards {
     overflow: Mutex<Table<State>>,
     /// Decisions by an overflow entry.
     overflows: AtomicU64,
-    /// The latest time that a clock has shown which may go back, in microseconds.
-    latest_us: AtomicU64,
     pub(super) totals: TotalsTable,
     /// Those of rules in shadow, once there is one: they push out no others.
     in_shadow: OnceLock<Arc<Shards>>,
@@ -31,7 +29,6 @@ impl Shards {
             tables: Sharded::new(max_keys, clock),
             overflow: Mutex::new(Table::new(usize::MAX)),
             overflows: AtomicU64::new(0),
-            latest_us: AtomicU64::new(0),
             totals,
             in_shadow: OnceLock::new(),
         }
@@ -43,19 +40,6 @@ impl Shards {
             Arc::new(Shards::new(self.max_keys, self.tables.clock().clone(), self.totals.another_as_large()))
         };
         Arc::clone(self.in_shadow.get_or_init(new))
-    }
-
-    /// Whether the clock is behind a time that it has shown before: see
-    /// [`Policy::with_clock_behind`](tollgate_core::Policy::with_clock_behind).
-    #[inline]
-    pub(super) fn is_clock_behind(&self) -> bool {
-        !self.tables.clock().only_moves_forward() && self.falls_back()
-    }
-
-    #[cold]
-    fn falls_back(&self) -> bool {
-        let now_us = self.tables.clock().now().as_micros();
-        self.latest_us.fetch_max(now_us, Ordering::Relaxed) > now_us
     }
 
     /// The time by which a policy decides, when the clock shows `now`: that of the wall clock for

@@ -160,8 +160,8 @@ impl Rule {
     /// **Callers choose a tier that is read from a header**, unless an outer layer has checked it.
     ///
     /// Tiers of one window share the state of a key. A caller that changes tier keeps its usage:
-    /// GCRA keeps its debt in time, the windows keep their counts. A tier of another window has a
-    /// state of its own. To count routes or methods separately, put them into the key:
+    /// GCRA keeps its debt in time, up to a bucket used up, and the windows keep their counts: see
+    /// [`Policy::version_burst`]. A tier of another window has a state of its own. To count routes or methods separately, put them into the key:
     /// `.by((PeerIp::new(), method()))`.
     ///
     /// Thousands of tiers cost a few comparisons of names. A closure that returns a `&'static str`

@@ -53,10 +53,8 @@ pub(crate) enum Mistake {
     StatusesBackwards,
     DoublesForTime,
     ClockBackIsANewKey,
-    /// Debt beyond the reach of a policy is always taken for that of a clock that ran ahead.
+    /// A refusal forgets what other versions of the policy owe.
     CutsOtherVersions,
-    /// Such debt is never cut.
-    KeepsDebtOfTheFuture,
     /// Time never goes back, so a retry after its wait is too early by the step of the clock.
     ClockBackIsIgnored,
     RemainingBeforeTheCharge,
