@@ -94,7 +94,7 @@
 //! | A leaky bucket keeps the places of callers that have left | `axum_server/deadlines.rs`: `a_client_that_disconnects_in_the_queue_gives_its_place_back` |
 //! | A request is delayed beyond its own deadline | `grpc/deadlines.rs`: `calls_that_cannot_meet_their_deadline_do_not_hold_up_the_next` |
 //! | A missing peer address is blamed on the caller | `alone/missing_peer.rs`: `a_missing_peer_address_is_a_500_and_the_log_names_the_missing_call` |
-//! | A rule by an extension that no layer has set gives no hint | `missing_extension.rs`: `a_missing_extension_is_named_once_in_the_log` |
+//! | A rule by an extension that no layer has set gives no hint | `alone/missing_extension.rs`: `a_missing_extension_is_named_once_in_the_log` |
 //! | A merged part with `.layer` charges the unknown paths of the whole app | `axum_server/paths.rs`: `a_merged_part_with_layer_charges_unknown_paths_of_the_whole_app`, `a_merged_part_with_route_layer_charges_its_own_routes_only` |
 //! | A denial in a log does not say which limit refused | `service/responses.rs`: `the_text_of_a_denial_names_the_policies_that_refused` |
 //! | A table full of denied keys goes unnoticed | `memory_store/cap.rs`: `a_full_table_of_denied_keys_is_logged_once_and_counted` |
