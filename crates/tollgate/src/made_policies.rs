@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{Policy, Quota};
 
-/// How many policies of a rule are kept at most, in sets of [`WAYS`] that share a lock.
+/// How many policies of a rule are kept at most, in sets of [`WAYS`] that share a lock. A power of
+/// two.
 const SETS: usize = 512;
 const WAYS: usize = 8;
 
@@ -70,7 +71,7 @@ impl MadePolicies {
     }
 
     fn set_of(&self, wanted: WantedPolicy) -> MutexGuard<'_, Vec<Arc<MadePolicy>>> {
-        let set = self.hasher.hash_one(wanted) as usize % SETS;
+        let set = (self.hasher.hash_one(wanted) >> (u64::BITS - SETS.ilog2())) as usize;
         self.sets[set].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
