@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{Policy, Quota};
 
-/// How many policies of a rule are kept at most, in sets of [`WAYS`] that share a lock. A power of
-/// two.
+/// How many policies of a rule are kept at most, in sets of [`WAYS`] that share a lock.
 const SETS: usize = 512;
 const WAYS: usize = 8;
 
@@ -71,7 +70,7 @@ impl MadePolicies {
     }
 
     fn set_of(&self, wanted: WantedPolicy) -> MutexGuard<'_, Vec<Arc<MadePolicy>>> {
-        let set = (self.hasher.hash_one(wanted) >> (u64::BITS - SETS.ilog2())) as usize;
+        let set = (self.hasher.hash_one(wanted) >> 32) as usize % SETS;
         self.sets[set].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
