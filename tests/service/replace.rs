@@ -367,11 +367,14 @@ fn a_block_that_changes_is_no_new_quota() {
     }
 }
 
+/// The users whose requests a service got.
+type Noted = Arc<Mutex<Vec<String>>>;
+
 /// A service that notes the users whose requests it gets, and holds their slots for an hour.
 fn noting(
     layer: &RateLimitLayer,
-) -> (impl Fn(&'static str) -> tokio::task::JoinHandle<StatusCode> + use<>, Arc<Mutex<Vec<String>>>) {
-    let passed = Arc::<Mutex<Vec<String>>>::default();
+) -> (impl Fn(&'static str) -> tokio::task::JoinHandle<StatusCode> + use<>, Noted) {
+    let passed = Noted::default();
     let note = Arc::clone(&passed);
     let service = layer.layer(service_fn(move |request: Request<Body>| {
         let note = Arc::clone(&note);
