@@ -69,7 +69,8 @@ fn answers_of_slots(vector: &Vector) -> HashMap<usize, String> {
                 };
                 let granted = if most < times.min() { 0 } else { most };
                 // Any identity will do, if none occurs twice.
-                let stamp = Stamp::new(now.as_micros(), u32::try_from(step.line).unwrap() << 16);
+                let stamp =
+                    Stamp::new(now.as_micros(), u32::try_from(step.line).expect("a line of a file") << 16);
                 for turn in 0..u64::from(granted) * cost {
                     oracle.claim(policy, stamp.after_refund(policy, turn), now);
                 }
