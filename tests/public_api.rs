@@ -1,22 +1,17 @@
-//! The tests of the public API that change nothing of their process: one binary, so that the
-//! dependencies are linked once, and tests that wait do so side by side.
+//! The tests of the public API that change nothing of their process, and need a server at most in
+//! passing: one binary, so that the dependencies are linked once, and tests that wait do so side by
+//! side.
 
 mod axum_server;
-mod calendar;
 mod failure;
 mod grpc;
 mod guide;
 mod memory_store;
 mod observe;
 mod programs;
-mod redis;
-mod redis_docs;
 mod regressions;
-mod rules;
-mod scale;
 mod service;
 mod stacks;
-mod usage;
 
 /// A process of its own: see `process.rs` in the folder of that name.
 fn process_of(folder: &str) -> std::process::Command {

@@ -25,6 +25,10 @@
 //! | All processes reconnect at once, and retry without a pause | `faults/storm.rs`: `a_lost_server_is_not_flooded_with_connection_attempts` |
 //! | A service does not start while its Redis is down | `redis/connect.rs`: `a_store_connects_while_redis_is_down_and_decides_once_it_is_up` |
 //! | A missing permission is mistaken for a missing key | `redis/connect.rs`: `a_missing_permission_is_an_error_and_grants_nothing`, `a_forbidden_command_of_an_algorithm_is_an_error_and_grants_nothing` |
+//! | A raised limit makes callers wait longer, or locks them out while a deployment rolls | suite `versions::an_edit_makes_no_caller_wait_for_the_old_bucket`, `versions::a_raised_version_passes_at_its_rate_beside_the_old_one` |
+//! | A tier that refills slowly uses up the key for a faster one | suite `versions::an_edit_makes_no_caller_wait_for_the_old_bucket`, `versions::a_slow_tier_uses_up_no_faster_one` |
+//! | Two versions of a policy on one store: one cuts what the other owes | suite `versions::a_version_keeps_what_it_owes_beside_another`, `changes::two_versions_admit_no_more_than_both_allow`; `redis/versions.rs`: `rotating_versions_have_four_entries_and_a_refusal_adds_one` |
+//! | While a clock is behind, a refused class or tier gives back what others owe | suite `versions::a_refused_class_forgives_nothing_while_the_clock_is_behind` |
 //! | A clock that steps back refills tokens, or blocks every caller | suite `changes::a_clock_that_steps_back_refills_nothing_and_blocks_no_caller`; `redis/healing.rs`: `a_tat_of_next_year_is_an_empty_bucket_at_once`; `faults/clock.rs`: `a_promoted_replica_with_a_slow_clock_keeps_the_limit` |
 //! | Times of 16 digits lose their last digits | suite `waits::microseconds_of_a_16_digit_time_are_kept`; `redis/healing.rs`: `stored_values_are_digits_only`; `redis/contract.rs`: `large_numbers_reach_commands_as_digits` |
 //! | The first request on a fresh key is denied by rounding | suite `basics::the_first_request_on_a_fresh_key_passes` |
@@ -34,6 +38,9 @@
 //! | A wait of -1, or of 115 days, because a denied request of large cost was charged | suite `basics::a_denied_large_cost_does_not_change_the_wait`; [`a_denied_large_cost_does_not_change_the_reported_wait`] |
 //! | A denied rule charges the others | suite `sets::a_denied_policy_charges_none_of_the_others`; [`a_request_refused_by_burst_leaves_daily_untouched`] |
 //! | A month has 30 days, day 31 is lost in February, or a day has always 24 hours | `calendar/zones.rs`: `boundaries_equal_those_of_python_over_forty_years`, `days_have_23_24_or_25_hours_and_months_as_many_days_as_they_have` |
+//! | An edit of zone or anchor forgives a calendar window, again with each edit | suite `changes::other_boundaries_apply_when_the_window_has_ended`; `calendar/edits.rs`: `twenty_years_of_edits_forgive_no_window`, `memory_and_redis_answer_alike_over_edits`; `calendar/fleet.rs`: `two_processes_with_two_anchors_share_one_quota`; `calendar/wrappers.rs`: `a_lease_that_outlives_an_edit_lifts_no_limit` |
+//! | A calendar window in memory follows a clock that was read once | `calendar/steps.rs`: `a_window_ends_when_the_wall_clock_steps_beyond_its_end`, `a_window_keeps_its_end_when_the_wall_clock_steps_back` |
+//! | Another time to live of slots lets more run, and a longer block frees its keys | suite `slot_leases::another_lease_ends_no_slot_and_adds_none`, `blocks::another_time_changes_no_block_that_runs`; `service/replace.rs`: `another_lease_lets_no_more_requests_run`, `another_time_of_blocks_frees_no_blocked_key`; `redis/slots.rs`: `an_edit_of_the_lease_ends_no_slot_that_runs`; `redis/blocks.rs`: `a_block_of_another_time_is_refused_until_its_own_end` |
 //! | A rule in shadow changes what an enforced one decides | `service/shadow.rs`: `no_answer_field_charge_or_slot_differs_from_a_run_without`; `redis/shadow.rs` |
 //! | A rule in shadow evicts keys of enforced ones, or starts blocks that others enforce | `service/apart_in_shadow.rs`: `a_flood_of_keys_in_shadow_evicts_no_key_of_an_enforced_rule`, `a_rule_in_shadow_neither_charges_nor_blocks_its_enforced_namesake`, `denials_in_shadow_push_out_no_denial_of_an_enforced_rule`; `redis/shadow.rs`: `a_rule_in_shadow_neither_charges_nor_blocks_its_enforced_namesake` |
 //! | Rules in shadow make enforced decisions late | `redis/shadow.rs`: `no_check_in_shadow_is_sent_while_an_enforced_one_waits`, `a_call_in_shadow_carries_little_work`; `service/apart_in_shadow.rs`: `failures_in_shadow_open_no_circuit_and_are_counted_as_dropped` |
@@ -77,7 +84,7 @@
 //! | The name of a long key is made under a lock that all callers need | `attacks.rs`: `keys_of_400_kb_do_not_lift_the_limit_on_guesses`; `../crates/tollgate-redis/src/wire/names.rs`: `no_key_has_a_longer_text_than_the_longest` |
 //! | One stall counts as a failure for each look at the clock and each call in flight | `redis/timeouts.rs`: `a_stall_is_one_failure_whatever_the_load` |
 //! | New keys of a slot that moves count as an outage | `redis/cluster/moves.rs`: `new_keys_of_a_moving_slot_do_not_open_the_circuit` |
-//! | A look or a refusal by a version of a policy with a smaller burst forgives debt | suite `changes::a_debt_of_another_version_of_a_policy_stays`; `redis/denials.rs`: `a_denied_request_writes_nothing` |
+//! | A look or a refusal by a version of a policy with a smaller burst forgives debt | suite `versions::a_version_keeps_what_it_owes_beside_another`; `redis/denials.rs`: `a_denied_request_writes_nothing` |
 //! | Two versions of a policy side by side lift the limit | suite `changes::two_versions_admit_no_more_than_both_allow` |
 //! | A caller waits for ever for a store that was connected in a runtime that is not driven | `redis/timeouts.rs`: `a_caller_does_not_hang_if_the_runtime_of_the_store_is_not_driven` |
 //! | A deadline that passed in our own queue is taken for an outage | `failure/breaker.rs`: `an_overloaded_queue_does_not_count_as_a_store_failure`; `redis/timeouts.rs`: `a_deadline_that_passes_in_the_queue_is_no_timeout_of_redis` |
@@ -105,9 +112,9 @@
 //! | Invented keys fill a cache of denials without a bound | `scale/denials.rs`: `invented_keys_do_not_exceed_the_capacity` |
 //! | A label of metrics holds a key, and invented keys fill the memory | `../examples/playground/tests/metrics.rs`: `invented_keys_add_no_series_and_no_label_holds_a_key` |
 //! | Counts of usage are never trimmed | `usage/flushes.rs`: `old_minutes_are_forgotten`; `usage/over_redis.rs`: `invented_keys_do_not_add_entries_beyond_the_stated_number`; `usage/exact.rs`: `invented_keys_do_not_grow_the_usage_without_bound` |
-//! | Processes that count locally exceed the limit together | `scale/fleets.rs`: `ten_thousand_fleets_with_faults_keep_every_bound` |
+//! | Processes that count locally exceed the limit together | `scale/fleets.rs`: `thousands_of_fleets_with_faults_keep_every_bound` |
 //! | Units that were fetched ahead are spent twice | `../crates/tollgate/src/scale/lease/account/schedules.rs`: `requests_refetches_and_ends_use_each_unit_once`, `refused_sets_take_back_no_unit_twice`; `scale/runtimes.rs`: `a_runtime_that_ends_with_fetches_on_their_way_grants_nothing_twice` |
-//! | A lease counts from its answer, and is spent in the next window | `scale/fleets.rs`: `ten_thousand_fleets_with_faults_keep_every_bound`; `scale/runtimes.rs`: `a_lease_that_arrives_after_its_life_is_refunded` |
+//! | A lease counts from its answer, and is spent in the next window | `scale/fleets.rs`: `thousands_of_fleets_with_faults_keep_every_bound`; `scale/runtimes.rs`: `a_lease_that_arrives_after_its_life_is_refunded` |
 //! | Units that were fetched ahead outlive their lease while Redis is down | `scale/outages.rs`: `leases_are_spent_without_the_store_until_they_end`, `each_policy_keeps_deadline_and_bound_in_an_outage` |
 //! | A background task ends with its runtime, and unused units are never given back | `scale/runtimes.rs`: `a_second_runtime_returns_what_is_left_by_the_first` |
 //! | Units held while a circuit opens stay charged until the window ends | `scale/runtimes.rs`: `units_unspent_while_the_circuit_is_open_are_refunded_later` |

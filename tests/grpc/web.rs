@@ -92,12 +92,12 @@ async fn calls_that_pass(content_type: &'static str, body: &[u8], ends: &[usize]
         let frames = chunks.clone().into_iter().map(|chunk| Ok::<_, Infallible>(Frame::data(chunk)));
         let body = StreamBody::new(tokio_stream::iter(frames));
         let response = Response::builder().header("content-type", content_type).body(body);
-        async { Ok::<_, Infallible>(response.unwrap()) }
+        async { Ok::<_, Infallible>(response.expect("a response")) }
     }));
     let mut passed = 0;
     for _ in 0..20 {
         let request = Request::post("/echo.Echo/Once").header("x-user", "ada");
-        let request = request.header("content-type", content_type).body(String::new()).unwrap();
+        let request = request.header("content-type", content_type).body(String::new()).expect("a request");
         let response = service.clone().oneshot(request).await.unwrap();
         passed += usize::from(!response.headers().contains_key("grpc-status"));
         let _ = response.into_body().collect().await;
@@ -106,7 +106,7 @@ async fn calls_that_pass(content_type: &'static str, body: &[u8], ends: &[usize]
 }
 
 fn frame(flags: u8, content: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(content.len()).unwrap().to_be_bytes();
+    let length = u32::try_from(content.len()).expect("a short frame").to_be_bytes();
     [&[flags], &length[..], content].concat()
 }
 

@@ -30,6 +30,7 @@ mod tiers;
 mod timeouts;
 mod tls;
 mod usage;
+mod versions;
 mod windows;
 
 use std::sync::OnceLock;
@@ -130,6 +131,7 @@ impl Fresh {
         let form = match (policy.algorithm(), self.layout) {
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => "~sums~sorted-set",
             (Algorithm::SlidingLog { .. } | Algorithm::SlidingBuckets { .. }, _) => "~sums",
+            (Algorithm::CalendarWindow { .. }, _) => "~ends",
             _ => "",
         };
         format!("{}:2:{{={key}}}:{}{form}", self.prefix, policy.scope())

@@ -1,6 +1,6 @@
 //! The bytes of a key in Redis and Valkey, by `MEMORY USAGE` and by the growth of `used_memory` per
 //! key. The documentation of tollgate-redis has the table that this prints:
-//! `cargo test -p tollgate-tests --test public_api redis_docs::memory -- --nocapture`
+//! `cargo test -p tollgate-tests --test over_redis redis_docs::memory -- --nocapture`
 
 use std::time::Duration;
 

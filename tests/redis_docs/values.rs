@@ -1,7 +1,9 @@
 //! The examples of stored values in the documentation of tollgate-redis, on real servers.
 
+use std::time::Duration;
+
 use tollgate::store::{Check, Grant, Stamp, Store, Times};
-use tollgate::{Algorithm, Key, ManualClock, Policy, Quota, Timestamp};
+use tollgate::{Algorithm, CalendarWindow, Key, ManualClock, Policy, Quota, Timestamp};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 use tollgate_test_servers::{Kind, Server};
 
@@ -64,6 +66,14 @@ async fn prepare(server: &Server) {
     assert_eq!(bucket.used(0).await, 3);
     Caller::new(server, "seven", 7, Algorithm::Gcra).await.charge(0, 1).await;
 
+    let mut edited = Caller::new(server, "edited", 1, Algorithm::Gcra).await;
+    edited.policy = Policy::new("edited", Quota::per_hour(10).burst(50));
+    edited.charge(0, 50).await;
+    edited.policy = Policy::new("edited", Quota::per_hour(600).burst(50));
+    let asked = edited.store.acquire(&[Check::new(&edited.policy, &edited.key, 1)], Times::ONCE).wait().await;
+    assert!(!asked.expect("an answer").is_granted());
+    assert_eq!((edited.used(0).await, edited.used(300).await), (50, 0));
+
     let mut tracked = Caller::new(server, "tracked", 100, Algorithm::Gcra).await;
     tracked.policy = tracked.policy.track_usage();
     tracked.charge(0, 3).await;
@@ -71,6 +81,17 @@ async fn prepare(server: &Server) {
     let fixed = Caller::new(server, "api", 100, Algorithm::FIXED_WINDOW).await;
     fixed.charge(0, 3).await;
     assert_eq!((fixed.used(59).await, fixed.used(60).await), (3, 0));
+
+    let mut monthly = Caller::new(server, "monthly", 100, Algorithm::Gcra).await;
+    monthly.policy = CalendarWindow::month("UTC").policy("monthly", 100);
+    monthly.charge(0, 3).await;
+    let last = 31 * 86_400 - 1;
+    assert_eq!((monthly.used(last).await, monthly.used(last + 1).await), (3, 0));
+
+    let mut blocked = Caller::new(server, "api", 100, Algorithm::Gcra).await;
+    let block = blocked.policy.clone().block_after(1, Duration::from_secs(900)).block();
+    blocked.policy = block.and_then(|block| block.with_debt()).expect("a block");
+    blocked.charge(0, 1).await;
 
     let sliding = Caller::new(server, "api", 100, Algorithm::SlidingWindow).await;
     for (seconds, units) in [(0, 3), (0, 40), (60, 5)] {
@@ -116,7 +137,7 @@ fn printed(command: &str, answer: &str) -> String {
 async fn stored_values_are_as_documented() {
     let blocks: Vec<&str> =
         DOCS.split("```text\n> ").skip(1).map(|rest| rest.split_once("\n```").expect("its end").0).collect();
-    assert_eq!(blocks.len(), 10);
+    assert_eq!(blocks.len(), 13);
     for kind in Kind::EVERY {
         let server = Server::start(*kind).expect("a server");
         prepare(&server).await;

@@ -5,3 +5,4 @@ mod invariants;
 mod rates;
 mod suite;
 mod vectors;
+mod versions;

@@ -7,7 +7,8 @@ impl Policy {
     /// once no more than these are left. It has the [scope](Policy::scope) of this policy, so both
     /// use one state.
     ///
-    /// The capacity is smaller by these units. The class of a bucket gets that many units at once,
+    /// The capacity is smaller by these units. A class is of the [version](Policy::version_burst) of
+    /// this policy. The class of a bucket gets that many units at once,
     /// and then the whole rate; that of a window gets the rest of the limit in each window. No
     /// store grants its units ahead of demand, so that the decision is exact.
     ///
@@ -33,8 +34,9 @@ impl Policy {
         }
         let mut class = self.with_quota(quota)?;
         class.headroom = self.headroom.saturating_add(units);
-        // What others may owe is not cut.
-        class.furthest = class.furthest.max(self.furthest);
+        if self.has_versions() {
+            class.set_version(self.version_burst);
+        }
         Ok(class)
     }
 
@@ -58,8 +60,6 @@ mod tests {
         let class = bucket.leaving(4).unwrap();
         assert_eq!(class.quota(), Quota::per_minute(60).burst(6));
         assert_eq!((class.horizon(), class.tracks_usage()), ((6_000_000, 0), true));
-        let owes = Policy::new("p", Quota::per_second(1).burst(5_000));
-        assert_eq!(owes.leaving(4_999).unwrap().furthest(), owes.furthest(), "the debt of others stays");
         for algorithm in [Algorithm::FIXED_WINDOW, Algorithm::SLIDING_LOG, Algorithm::InFlight] {
             let window = Policy::new("p", Quota::per_minute(10)).with_algorithm(algorithm);
             let class = window.leaving(4).unwrap();

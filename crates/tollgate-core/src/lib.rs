@@ -13,7 +13,6 @@ mod block;
 mod boundaries;
 mod boxed;
 mod check;
-mod clock_behind;
 mod debt;
 mod error;
 mod exact;
@@ -36,6 +35,7 @@ mod usage;
 mod usage_log;
 mod usage_totals;
 mod verdict;
+mod versions;
 
 pub use boundaries::Boundaries;
 pub use boxed::BoxStore;

@@ -33,7 +33,10 @@ pub enum Algorithm {
     },
     /// A count that restarts with each window, where windows differ in length: months, or days with
     /// a change of the clocks. The window of the quota is only the one that the `RateLimit-Policy`
-    /// field and the scope name.
+    /// field and the scope name. No window of the calendar should be longer by more than an eighth.
+    ///
+    /// A window ends where it would have when its first unit was charged. So other boundaries apply
+    /// from the end of the running window on.
     CalendarWindow {
         /// When windows begin. The type `CalendarWindow` of the crate tollgate computes them.
         boundaries: Boundaries,
@@ -94,6 +97,11 @@ impl Algorithm {
             Algorithm::Block => "block",
         }
     }
+
+    /// Whether each state holds its own end, so that the window of the quota is only for new ones.
+    fn holds_ends(&self) -> bool {
+        matches!(self, Algorithm::InFlight | Algorithm::Block)
+    }
 }
 
 /// A named [`Quota`] with its [`Algorithm`].
@@ -124,8 +132,10 @@ pub struct Policy {
     pub(crate) tolerance: Exact,
     /// How far TAT may lie ahead of now: the tolerance plus a leaky bucket's longest wait.
     pub(crate) horizon: Exact,
-    /// A TAT further ahead than this is cut to the horizon.
-    pub(crate) furthest: Exact,
+    /// How far TAT may lie ahead before it is that of another version.
+    pub(crate) reach: Exact,
+    /// With the limit, names the version. 0 without versions.
+    pub(crate) version_burst: u64,
     pub(crate) capacity: u64,
     pub(crate) largest_cost: u64,
     unit: Option<Arc<str>>,
@@ -140,10 +150,6 @@ const MAX_NAME: usize = 128;
 
 /// The registered unit of requests in flight.
 const CONCURRENT_REQUESTS: &str = "concurrent-requests";
-
-/// A TAT further ahead than the policy's most debt and than this many windows is never that of
-/// another version of the policy.
-const MOST_WINDOWS: u64 = 1_024;
 
 impl Policy {
     /// A policy enforced by the default algorithm, [`Algorithm::Gcra`].
@@ -301,7 +307,7 @@ impl Policy {
             Algorithm::SlidingBuckets { buckets } => Some(buckets),
             _ => None,
         };
-        let window_us = quota.window_us();
+        let window_us = (!algorithm.holds_ends()).then(|| quota.window_us());
         let scope = Scope { name, algorithm: algorithm.name(), buckets, window_us }.to_string();
         let name_length = u8::try_from(name.len()).map_err(|_| PolicyError::InvalidName)?;
         Policy::of_scope(hash_of(&scope), scope.into(), name_length, quota, algorithm)
@@ -311,7 +317,9 @@ impl Policy {
     /// if no policy of this version has it.
     ///
     /// A scope contains neither limit nor burst, so the policy has the largest. To look with it
-    /// shows what a window has used, and when a bucket is full again, but not what is left.
+    /// shows what a window has used, and when a bucket is full again, but not what is left. Of a
+    /// bucket with several [versions](Policy::version_burst) it sees the last that is full. Slots
+    /// have [`Quota::DEFAULT_LEASE`].
     ///
     /// ```
     /// use tollgate_core::{Algorithm, Policy};
@@ -322,7 +330,6 @@ impl Policy {
     /// ```
     pub fn from_scope(scope: &str) -> Option<Policy> {
         let Scope { name, algorithm, buckets, window_us } = Scope::parse(scope)?;
-        let window = Duration::from_micros(window_us);
         let algorithm = match (algorithm, buckets) {
             ("gcra", None) => Algorithm::Gcra,
             ("leaky-bucket", None) => Algorithm::LeakyBucket { max_wait: Duration::ZERO },
@@ -337,10 +344,15 @@ impl Policy {
             ("block", None) => Algorithm::Block,
             _ => return None,
         };
+        let window = match window_us {
+            None if algorithm.holds_ends() => Quota::DEFAULT_LEASE,
+            Some(window_us) if !algorithm.holds_ends() => Duration::from_micros(window_us),
+            _ => return None,
+        };
         let quota = match algorithm {
             // A bucket that takes as long to fill as any can.
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => {
-                let burst = MAX_SPAN_US.checked_div(window_us)?;
+                let burst = MAX_SPAN_US.checked_div(window_us?)?;
                 let quota = Quota::try_new(1, window).ok()?;
                 quota.try_burst(burst.min(Quota::MAX_UNITS)).ok()?
             }
@@ -349,7 +361,7 @@ impl Policy {
             Algorithm::Block => Quota::try_new(1, window).ok()?,
             _ => Quota::try_new(Quota::MAX_UNITS, window).ok()?,
         };
-        Policy::try_from_parts(name, quota, algorithm).ok()
+        Policy::try_from_parts(name, quota, algorithm).ok().map(Policy::without_versions)
     }
 
     /// The same policy with another quota of the same window, and so with the same scope.
@@ -407,8 +419,7 @@ impl Policy {
             Algorithm::Block => Quota::MAX_UNITS,
             _ => capacity,
         };
-        let windows = Exact::from_us(quota.window_us().saturating_mul(MOST_WINDOWS).min(MAX_SPAN_US));
-        let mut policy = Policy {
+        let policy = Policy {
             scope,
             name_length,
             scope_hash,
@@ -417,7 +428,8 @@ impl Policy {
             interval,
             tolerance,
             horizon,
-            furthest: horizon.max(windows),
+            reach: tolerance,
+            version_burst: capacity,
             capacity,
             largest_cost,
             unit: None,
@@ -426,10 +438,7 @@ impl Policy {
             headroom: 0,
             block: None,
         };
-        if let (Algorithm::Gcra, Some(debt)) = (algorithm, policy.horizon_of_debt()) {
-            policy.furthest = policy.furthest.max(debt);
-        }
-        Ok(policy)
+        Ok(if algorithm == Algorithm::Gcra { policy } else { policy.without_versions() })
     }
 
     /// The name.
@@ -449,8 +458,9 @@ impl Policy {
     }
 
     /// Identifies the stored states of this policy: its name, its algorithm (`SlidingBuckets` with
-    /// its number of buckets) and its window. Limit and burst are not part of it, nor are the
-    /// boundaries of a calendar window, so they may change while states live on.
+    /// its number of buckets) and its window. No part of it is what may change while states live
+    /// on: limit and burst, the boundaries of a calendar window, the lease of
+    /// [slots](Policy::in_flight), and the time of a [block](Policy::block_after).
     #[inline]
     pub fn scope(&self) -> &str {
         &self.scope
@@ -649,6 +659,8 @@ mod tests {
         assert_eq!(scope(Quota::per_day(9), Algorithm::SLIDING_BUCKETS), "p~sliding-buckets.10~1d");
         let odd = Quota::new(1, Duration::from_micros(1_500_001));
         assert_eq!(scope(odd, Algorithm::FIXED_WINDOW), "p~fixed-window~1500001us");
+        assert_eq!(scope(Quota::per_day(9), Algorithm::InFlight), "p~in-flight");
+        assert_eq!(scope(Quota::per_day(1), Algorithm::Block), "p~block");
     }
 
     #[test]
@@ -672,6 +684,13 @@ mod tests {
                 assert!(found.largest_cost() >= policy.largest_cost() && found.horizon() >= policy.horizon());
             }
         }
+        for policy in [
+            Policy::in_flight("a~b", 3),
+            Policy::new("a~1m", Quota::per_day(1)).block_after(1, Duration::from_secs(9)).block().unwrap(),
+        ] {
+            let found = Policy::from_scope(policy.scope()).unwrap();
+            assert_eq!((found.scope(), found.algorithm()), (policy.scope(), policy.algorithm()));
+        }
         for scope in [
             "api~gcra.1~1m",
             "api~other~1m",
@@ -680,6 +699,9 @@ mod tests {
             "~gcra~1m",
             "api~gcra~0us",
             "api~gcra~367d",
+            "api~gcra",
+            "api~block~1m",
+            "api~in-flight~15s",
         ] {
             assert_eq!(Policy::from_scope(scope), None, "{scope}");
         }

@@ -158,10 +158,15 @@ impl Policy {
         if !has_own_burst {
             return self.with_quota(part);
         }
-        match share.of_units(self.capacity()) {
-            0 => Err(nothing),
-            burst => self.with_quota(part.try_burst(burst).map_err(|_| PolicyError::WaitTooLong)?),
+        let mut policy = match share.of_units(self.capacity()) {
+            0 => return Err(nothing),
+            burst => self.with_quota(part.try_burst(burst).map_err(|_| PolicyError::WaitTooLong)?)?,
+        };
+        if self.has_versions() {
+            // That of its base for a class.
+            policy.set_version(share.of_units(self.version_burst));
         }
+        Ok(policy)
     }
 }
 

@@ -24,9 +24,9 @@ use crate::verdict::{Status, Verdict};
 /// # What every store promises
 /// - No policy admits more than its algorithm allows, however many callers ask at once.
 /// - Either every check of a set is charged, k times its cost, or none is.
-/// - A denied request and a look record nothing, also under another version of the policy. Asking
-///   again changes no wait. Only what a clock that stepped back left ahead is cut: see
-///   [`Policy::with_clock_behind`].
+/// - A denied request and a look charge nothing, also under another version of the policy. Asking
+///   again changes no wait. Only a version's entry in the record of a bucket is added by its first
+///   denial, and what a clock that stepped back left ahead is cut: see [`Policy::version_burst`].
 /// - A cost of 0 always passes and charges nothing.
 /// - State expires by itself, without a thread or a task. A slot of
 ///   [`Algorithm::InFlight`](crate::Algorithm::InFlight) ends with its lease unless it is

@@ -27,7 +27,7 @@
 --            runs:      the number of runs of sets that follow
 --            then for each check
 --              algorithm: a key of the result of `algorithms`
---              arguments: seven: those of the algorithm, then zeros
+--              arguments: eleven: those of the algorithm, then zeros
 --            then for each run
 --              alike:     the number of sets in it
 --              max:       the most times to acquire each set; 0 only looks
@@ -53,7 +53,7 @@ while at <= #sent do
   elseif checks == 1 then
     -- One check in each set: all keys are read by one command.
     local policy = policy_at(at)
-    at = at + 64
+    at = at + 96
     local texts, before = policy.reads and {} or call('MGET', unpack(KEYS, keys + 1, keys + sets)), keys
     for _ = 1, runs do
       local alike, max = struct.unpack('<dd', sent, at)
@@ -67,7 +67,7 @@ while at <= #sent do
     local policies = {}
     for i = 1, checks do
       policies[i] = policy_at(at)
-      at = at + 64
+      at = at + 96
     end
     for _ = 1, runs do
       local alike, max = struct.unpack('<dd', sent, at)

@@ -11,8 +11,8 @@ local answer, answers, made = { now, 0, 0, 0 }, 1, nil
 -- Makes the policy whose algorithm and arguments stand at a position of `sent`.
 local function policy_at(from)
   made = made or algorithms()
-  local algorithm, a, b, c, d, e, f, g = struct.unpack('<dddddddd', sent, from)
-  return made[algorithm](a, b, c, d, e, f, g)
+  local algorithm, a, b, c, d, e, f, g, h, i, j, k = struct.unpack('<dddddddddddd', sent, from)
+  return made[algorithm](a, b, c, d, e, f, g, h, i, j, k)
 end
 
 -- Decides a set of one check, and appends its reply. The caller computes its wait for `wanted`

@@ -1,26 +1,20 @@
 -- The generic cell rate algorithm (GCRA), a token bucket. gcra.rs in tollgate-core has it in Rust,
--- and explains it. gcra_whole.lua decides most checks; this file decides all others.
+-- and explains it. gcra_whole.lua decides most checks; this file decides all others. versions.lua
+-- has the record of a key that several versions of a policy ask for.
 --
 -- KEYS     a string: TAT (theoretical arrival time) in microseconds since the epoch. Its fraction,
---          in parts of a microsecond, stands before it
+--          in parts of a microsecond, stands before it; or a record
 -- ARGV     parts            the number of parts of a microsecond: the denominator of the emission
 --                           interval T
 --          horizon, parts   how far TAT may lie ahead of now: burst x T, plus a leaky bucket's
---                           longest wait
---          furthest, parts  a TAT further ahead than this comes from a clock that ran ahead, and is
---                           cut to the horizon. It is the horizon if the clock is behind a time
---                           that it has shown before. Otherwise it is at least 1,024 windows, since
---                           another version of the policy may have a longer horizon
+--                           longest wait, or with debt
+--          reach, parts     a TAT further ahead than this is that of another version. Without
+--                           versions it comes from a clock that ran ahead, and is cut to the horizon
 --          cost, parts      cost x T; 2^53 and 0 if the cost can never pass
--- RETURNS  TAT before the charge, and its parts if there is more than one
-
--- When a key expires: at the first full step after TAT, when the bucket is full.
-local function ends(us, frac)
-  if frac > 0 then
-    us = us + 1
-  end
-  return us - us % step + step
-end
+--          units            the cost
+--          limit, burst     those of the version. A burst of 0: there are no versions
+--          window           microseconds
+-- RETURNS  TAT before the charge, of the version that asks, and its parts if there is more than one
 
 -- Adds to the TAT of an existing key. INCRBY costs half as much as writing the value. A key that
 -- has lost its TTL gets one at its next step.
@@ -34,42 +28,33 @@ local function grow(key, us, more_us)
   end
 end
 
--- n x (us + frac / parts), exactly. The product of n and frac may exceed 2^53, so n is split in
--- two.
-local function multiple(n, us, frac, parts)
-  if frac == 0 then
-    return n * us, 0
-  end
-  local high = math.floor(n / 65536)
-  local carry = high * frac
-  local sum = (carry % parts) * 65536 + (n - high * 65536) * frac
-  return n * us + math.floor(carry / parts) * 65536 + math.floor(sum / parts), sum % parts
-end
+local function gcra(
+  parts, horizon_us, horizon_frac, reach_us, reach_frac, cost_us, cost_frac, units, limit, burst, window
+)
+  local last_us, several = now + reach_us, nil
 
-local function no_more_than(us, frac, most_us, most_frac)
-  return us < most_us or (us == most_us and frac <= most_frac)
-end
-
-local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac, cost_us, cost_frac)
-  local last_us = now + furthest_us
-
-  local function is_too_far(us, frac)
-    return us > last_us or (us == last_us and frac > furthest_frac)
+  local function is_beyond(us, frac)
+    return us > last_us or (us == last_us and frac > reach_frac)
   end
 
-  -- TAT, its parts, and whether the stored value has no fraction.
+  -- TAT, its parts, and whether the stored value has no fraction. Instead of that the record of
+  -- versions.lua, if there is one or will be.
   local function look(key, text)
     local us, frac = time_and_number(text)
-    local is_whole = us > 0 and frac == 0
-    -- A fraction with another denominator counts as a whole microsecond.
+    local kind = us > 0 and frac == 0
+    local is_record = frac >= parts and #text > 84 and (#text - 33) % 52 == 0
     if frac >= parts then
       us, frac = us + 1, 0
     end
-    if is_too_far(us, frac) then
-      us, frac, is_whole = now + horizon_us, horizon_frac, horizon_frac == 0
+    if is_record or is_beyond(us, frac) then
+      if is_record or burst > 0 then
+        several = several or versions(parts, reach_us, reach_frac, limit, burst, window)
+        return several.look(key, is_record and text, us, frac)
+      end
+      us, frac, kind = now + horizon_us, horizon_frac, horizon_frac == 0
       store(key, us, frac, ends(us, frac))
     end
-    return us, frac, is_whole
+    return us, frac, kind
   end
 
   local function fits(times, us, frac)
@@ -100,14 +85,14 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     return count
   end
 
-  local function charge(key, granted, us, frac, is_whole)
+  local function charge(key, granted, us, frac, kind)
     local more_us, more_frac = cost_us, cost_frac
     if granted > 1 then
       more_us, more_frac = multiple(granted, cost_us, cost_frac, parts)
     end
     if more_us + more_frac == 0 then
       return
-    elseif is_whole and more_frac == 0 then
+    elseif kind == true and more_frac == 0 and math.max(us, now) + more_us <= last_us then
       grow(key, us, more_us)
       return
     end
@@ -118,13 +103,34 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
     if frac >= parts then
       us, frac = us + 1, frac - parts
     end
-    store(key, us, frac, ends(us, frac))
+    if type(kind) == 'table' or is_beyond(us, frac) then
+      several = several or versions(parts, reach_us, reach_frac, limit, burst, window)
+      several.charge(key, granted * units, us, frac, kind)
+    else
+      store(key, us, frac, ends(us, frac))
+    end
   end
 
   -- Refunds the part of a charge that has not been refilled yet: at most the time from now to the
-  -- stamp. The part of a stamp that is cut was forgiven when the clock stepped back.
+  -- stamp. What a stamp is ahead of any debt was forgiven when the clock stepped back.
   local refund = refunds and function(key, text, units, stamp_us, stamp_frac, span_us, span_frac)
-    local us, frac, is_whole = look(key, text)
+    local us, frac = time_and_number(text)
+    local is_whole = us > 0 and frac == 0
+    local is_record = frac >= parts and #text > 84 and (#text - 33) % 52 == 0
+    if frac >= parts then
+      us, frac = us + 1, 0
+    end
+    if is_record or is_beyond(us, frac) then
+      several = several or versions(parts, reach_us, reach_frac, limit, burst, window)
+      if not is_record and (burst == 0 or several.is_foreign(us, frac)) then
+        us, frac = now + horizon_us, horizon_frac
+        if burst > 0 then
+          us, frac = now + reach_us, reach_frac
+        end
+        is_whole = frac == 0
+        store(key, us, frac, ends(us, frac))
+      end
+    end
     if stamp_frac >= parts then
       stamp_frac = 0
     end
@@ -132,27 +138,31 @@ local function gcra(parts, horizon_us, horizon_frac, furthest_us, furthest_frac,
       return
     end
     local back_us, back_frac = stamp_us - now, stamp_frac
+    local forgiven_us, forgiven_frac = 0, 0
+    if is_beyond(stamp_us, stamp_frac) then
+      several = several or versions(parts, reach_us, reach_frac, limit, burst, window)
+      forgiven_us, forgiven_frac = several.forgiven(back_us, back_frac, horizon_us, horizon_frac)
+    end
     if no_more_than(span_us, span_frac, back_us, back_frac) then
       back_us, back_frac = span_us, span_frac
     end
-    if is_too_far(stamp_us, stamp_frac) then
-      back_us = back_us - (stamp_us - now - horizon_us)
-      back_frac = back_frac - (stamp_frac - horizon_frac)
-      if back_frac < 0 then
-        back_us, back_frac = back_us - 1, back_frac + parts
-      elseif back_frac >= parts then
-        back_us, back_frac = back_us + 1, back_frac - parts
-      end
-      if back_us < 0 then
+    back_us, back_frac = back_us - forgiven_us, back_frac - forgiven_frac
+    if back_frac < 0 then
+      back_us, back_frac = back_us - 1, back_frac + parts
+    end
+    if back_us < 0 or back_us + back_frac == 0 then
+      return
+    end
+    if is_record then
+      us, frac = several.refund(key, text, back_us, back_frac)
+      if not us then
         return
       end
+      is_whole = false
     end
     -- As in `grow`. The key lives on for what was refunded.
     if is_whole and back_frac == 0 and us - back_us > now then
-      -- Redis does not read -0, which a stamp of just now would give.
-      if back_us > 0 then
-        call('INCRBY', key, '-' .. text_of(back_us))
-      end
+      call('INCRBY', key, '-' .. text_of(back_us))
       return
     end
     us, frac = us - back_us, frac - back_frac

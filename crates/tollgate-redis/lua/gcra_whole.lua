@@ -6,8 +6,8 @@
 -- answer shows the TAT before. If that was wrong, it is corrected: an idle bucket is raised to now,
 -- and a cost that does not fit is subtracted again. Such a denial takes two writes, which are
 -- replicated as well, just when many callers are denied. So the first one ends the optimism of its
--- group, and later denials only read. So do idle keys, if more than one in three is idle:
--- `optimism` counts them.
+-- group, and later denials only read. So do idle keys, and records of several versions, if they are
+-- more than one in three: `optimism` counts them.
 --
 -- It is a second GCRA for its speed. One file was tried: gcra.lua charged optimistically, and its
 -- functions decided all other keys. A function costs about 1,000 instructions to create in each
@@ -27,9 +27,9 @@
 local function gcra_whole(first, sets, runs)
   local arguments, KEYS, call, try, tonumber, now, step = at, KEYS, call, try, tonumber, now, step
   local answer, appended = answer, answers
-  local _, parts, horizon_us, _, furthest_us, _, cost_us = struct.unpack('<ddddddd', sent, at)
-  at = at + 64
-  local latest_us, last_us, policy = now + horizon_us, now + furthest_us, nil
+  local _, parts, horizon_us, _, reach_us, _, cost_us = struct.unpack('<ddddddd', sent, at)
+  at = at + 96
+  local latest_us, last_us, policy = now + horizon_us, now + reach_us, nil
   -- `texts` has the values that were read last. Its first belongs to the key behind `before`.
   local last, texts, before = first + sets - 1, nil, first - 1
   -- Above zero, keys are charged optimistically. It starts at 4 if the first key was in use.
@@ -74,11 +74,12 @@ local function gcra_whole(first, sets, runs)
           grown_us = more_us
           optimism = us < now and optimism - 2 or optimism + 1
         else
-          -- The cost does not fit, or INCRBY failed because the value is not a number or too large.
+          -- INCRBY failed because the value is a record or foreign, or the cost does not fit.
+          optimism = us and 0 or optimism - 2
           if us then
             call('INCRBY', KEYS[i], '-' .. more_text)
           end
-          us, optimism = nil, 0
+          us = nil
         end
       end
       local key, text = KEYS[i], nil
@@ -86,7 +87,7 @@ local function gcra_whole(first, sets, runs)
         text = texts and texts[i - before]
         if text == nil then
           before = i - 1
-          texts = call('MGET', unpack(KEYS, i, i == first and i or last))
+          texts = call('MGET', unpack(KEYS, i, (i == first or optimism > 0) and i or last))
           text = texts[1]
         end
         us = not text and 0 or string.find(text, '^[1-9]%d*$') and text + 0
@@ -135,11 +136,15 @@ local function gcra_whole(first, sets, runs)
       end
 
       if not us then
-        -- A rare case: a partial grant, a fraction, a TAT too far ahead, no TTL, a foreign value.
+        -- A rare case: a partial grant, a fraction, another version, no TTL, a foreign value.
         policy = policy or policy_at(arguments)
         answers = appended
         decide(policy, key, text, max, 1)
         appended = answers
+        if i == first and text and #text > 84 then
+          -- A record says nothing about the other keys.
+          optimism = 4
+        end
       end
       i = i + 1
     end

@@ -6,7 +6,7 @@
 --          its keys are different; but those of slots need not be
 -- ARGV[1]  numbers of 8 bytes (little-endian doubles), for one group after another:
 --            algorithm:  a key of the result of `algorithms`. 0 resets the keys of the group
---            arguments:  seven: those of the algorithm, whose cost says nothing here, then zeros
+--            arguments:  eleven: those of the algorithm, whose cost says nothing here, then zeros
 --            grants:     the number of them
 --            then for each grant, but not for resets
 --              units:         the number of units to refund; 0 renews a slot
@@ -19,13 +19,13 @@
 local sent, at, keys, made = ARGV[1], 1, 0, nil
 local answer, answers = {}, 0
 while at <= #sent do
-  local algorithm, a, b, c, d, e, f, g, grants = struct.unpack('<ddddddddd', sent, at)
-  at = at + 72
+  local algorithm, a, b, c, d, e, f, g, h, j, k, l, grants = struct.unpack('<ddddddddddddd', sent, at)
+  at = at + 104
   if algorithm == 0 then
     redis.call('DEL', unpack(KEYS, keys + 1, keys + grants))
   else
     made = made or algorithms()
-    local policy = made[algorithm](a, b, c, d, e, f, g)
+    local policy = made[algorithm](a, b, c, d, e, f, g, h, j, k, l)
     local texts = policy.reads and {} or redis.call('MGET', unpack(KEYS, keys + 1, keys + grants))
     for i = 1, grants do
       local units, stamp, parts, span_us, span_frac = struct.unpack('<ddddd', sent, at)

@@ -27,10 +27,13 @@ local function store(key, time, number, ends)
   call('PSETEX', key, life(ends), value)
 end
 
--- Gives a TTL to a key that has none, which would be full for ever. The scripts always set one, so
--- another program has removed it.
+-- What a refusal writes: the entry of a version of a bucket, see versions.lua. And a TTL to a key
+-- that has none, which would be full for ever. The scripts always set one, so another program has
+-- removed it.
 local function ensure_end(key, policy, x, y, z)
-  if call('PTTL', key) == -1 then
+  if type(z) == 'table' and z.refuse and z.refuse(key, x, y, z) then
+    return
+  elseif call('PTTL', key) == -1 then
     call('PEXPIRE', key, life(math.max(now, policy.ends(x, y, z, key))))
   end
 end

@@ -5,7 +5,7 @@
 -- ARGV[1]  numbers of 8 bytes (little-endian doubles)
 --            interval   the microseconds before now
 --            algorithm  a key of the result of `algorithms`
---            arguments  seven: those of the algorithm with a cost of 0, then zeros
+--            arguments  eleven: those of the algorithm with a cost of 0, then zeros
 -- RETURNS  units
 
 local interval, algorithm, a, b, c, d, e, f, g = struct.unpack('<ddddddddd', ARGV[1])

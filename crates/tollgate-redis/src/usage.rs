@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Clock, Policy, UsageError};
+use tollgate_core::{Clock, Policy, Timestamp, UsageError};
 
 use crate::commit::CallContext;
 use crate::error::Error;
 use crate::link::Text;
 use crate::question::{ask, read};
-use crate::wire::args::{ScriptArgs, ServerTime};
+use crate::wire::args::ScriptArgs;
 use crate::wire::names::BoundedKey;
 use crate::wire::numbers::Doubles;
 
@@ -36,7 +36,7 @@ pub(crate) async fn of_interval(
                 }
                 let mut numbers = Doubles::new();
                 numbers.push(interval);
-                args.write(&mut numbers, ServerTime::default());
+                args.write(&mut numbers, Timestamp::EPOCH);
                 cmd.arg(numbers.as_bytes());
             }))
         };

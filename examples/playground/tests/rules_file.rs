@@ -104,9 +104,7 @@ fn the_page_shows_the_rules_of_the_file_and_its_mistake() {
     page.wait_for("document.querySelector('#version').textContent === '2'");
 
     file.write("nothing");
-    page.wait_for(
-        "document.querySelector('#mistake').textContent.includes('line 1: \"nothing\" is not TOML')",
-    );
+    page.wait_for("document.querySelector('#mistake').textContent.includes('line 1: not TOML')");
     file.write(&rule("many", "200/d"));
     page.wait_for("document.querySelector('#mistake').textContent === ''");
     assert_eq!(page.logged().len(), 0, "{:?}", page.logged());
@@ -226,7 +224,7 @@ fn a_bad_file_at_the_start_is_one_error_line() {
     for (file, reason) in [
         (RulesFile::new("rules.toml", ""), "line 1: missing field `rule`"),
         (RulesFile::new("rules.toml", &rule("api", "5/lustrum")), "line 3, rule \"api\", quota: \"lustrum\""),
-        (RulesFile::new("rules.toml", "[[rule]\n"), "line 1: \"[[rule]\" is not TOML"),
+        (RulesFile::new("rules.toml", "[[rule]\n"), "line 1: not TOML"),
         (RulesFile::new("rules.json", "[[rule]]\n"), "line 1"),
         (
             RulesFile::new("rules.toml", &(rule("api", "5/s") + "cost = \"kib\"\n")),

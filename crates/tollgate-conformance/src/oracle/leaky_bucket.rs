@@ -50,7 +50,8 @@ impl Model for Queue {
             }
             self.limit = terms.limit;
         }
-        if self.waiting(terms, now) > terms.furthest {
+        let windows = (128 * terms.window).min(1 << 52) * terms.limit;
+        if self.waiting(terms, now) > terms.horizon().max(windows) {
             self.arrivals = vec![Arrival { at: now, work: terms.horizon() }];
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_core::{Check, Key, Policy, Settled, Times, Timestamp, Verdict, Wait};
 
-use super::{Mark, Oracle, micros};
+use super::{Mark, Oracle};
 
 /// Computes the expected answers of a store, with an [`Oracle`] for each policy and key.
 ///
@@ -21,8 +21,6 @@ use super::{Mark, Oracle, micros};
 #[derive(Debug, Default)]
 pub struct Ledger {
     oracles: HashMap<(String, Key), Oracle>,
-    /// The latest time of an operation. The keys of a store share a clock.
-    latest: i128,
 }
 
 /// The expected contents of a [`Verdict`].
@@ -58,7 +56,6 @@ impl Ledger {
             let same = set.iter().filter(|other| same(check, other));
             same.fold(0, |sum, other| sum.saturating_add(other.cost))
         };
-        self.latest = self.latest.max(micros(now));
         let mut granted = times.max();
         for check in set {
             let room = self.of(check.policy, check.key).look(check.policy, now).room;
@@ -69,10 +66,14 @@ impl Ledger {
         if granted == 0 || granted < times.min() {
             let each = set.iter().map(|check| {
                 let oracle = self.of(check.policy, check.key);
-                let remaining = oracle.look(check.policy, now).remaining;
+                let look = oracle.look(check.policy, now);
                 let wanted = cost(check).saturating_mul(u64::from(times.min().max(1)));
                 let wait = oracle.wait(check.policy, now, wanted);
-                Standing { remaining, wait, reset_after: oracle.reset_after(check.policy, now), mark: None }
+                let reset_after = oracle.reset_after(check.policy, now);
+                if times.max() > 0 && wanted > look.room {
+                    oracle.refuse(check.policy, now);
+                }
+                Standing { remaining: look.remaining, wait, reset_after, mark: None }
             });
             return Answer { times: 0, delay: Duration::ZERO, each: each.collect() };
         }
@@ -90,7 +91,7 @@ impl Ledger {
         }
         let each = set.iter().zip(marks).map(|(check, mark)| {
             let oracle = self.of(check.policy, check.key);
-            let remaining = oracle.look(check.policy, now).remaining;
+            let remaining = oracle.remaining(check.policy, now);
             let reset_after = oracle.reset_after(check.policy, now);
             Standing { remaining, wait: Wait::None, reset_after, mark: Some(mark) }
         });
@@ -107,7 +108,6 @@ impl Ledger {
         total: u64,
         now: Timestamp,
     ) -> Settled {
-        self.latest = self.latest.max(micros(now));
         let granted = grants.iter().map(|(units, _)| units).sum();
         if total > granted {
             let beyond = self.of(policy, key).charge_beyond(policy, now, total - granted);
@@ -126,7 +126,6 @@ impl Ledger {
 
     /// Refunds `units` of a grant.
     pub fn refund(&mut self, policy: &Policy, key: &Key, units: u64, mark: Mark, now: Timestamp) {
-        self.latest = self.latest.max(micros(now));
         self.of(policy, key).refund(policy, now, units, mark);
     }
 
@@ -145,9 +144,7 @@ impl Ledger {
 
     fn of(&mut self, policy: &Policy, key: &Key) -> &mut Oracle {
         let pair = (policy.scope().to_owned(), key.clone());
-        let oracle = self.oracles.entry(pair).or_insert_with(|| Oracle::new(policy));
-        oracle.latest = self.latest;
-        oracle
+        self.oracles.entry(pair).or_insert_with(|| Oracle::new(policy))
     }
 }
 

@@ -43,8 +43,6 @@ pub use slots::SlotOracle;
 #[derive(Debug)]
 pub struct Oracle {
     model: Box<dyn Model>,
-    /// The latest time of a look.
-    latest: i128,
 }
 
 /// Identifies a grant in the oracle's history, for [`Oracle::refund`].
@@ -62,7 +60,7 @@ impl Oracle {
     /// If there is no oracle for the policy's algorithm.
     pub fn new(policy: &Policy) -> Oracle {
         let model: Box<dyn Model> = match policy.algorithm() {
-            Algorithm::Gcra => Box::new(gcra::TokenBucket::default()),
+            Algorithm::Gcra => Box::new(gcra::TokenBuckets::default()),
             Algorithm::LeakyBucket { .. } => Box::new(leaky_bucket::Queue::default()),
             Algorithm::FixedWindow { .. } => Box::new(fixed_window::FixedWindow::default()),
             Algorithm::CalendarWindow { .. } => Box::new(calendar_window::CalendarWindow::default()),
@@ -71,26 +69,27 @@ impl Oracle {
             Algorithm::SlidingLog { .. } => Box::new(sliding_log::SlidingLog::default()),
             other => panic!("no oracle knows the algorithm {}", other.name()),
         };
-        Oracle { model, latest: 0 }
+        Oracle { model }
     }
 
     /// Returns what can be granted at `now`. Limit and burst may differ from those of earlier
     /// calls. `now` may be earlier than theirs.
     pub fn look(&mut self, policy: &Policy, now: Timestamp) -> Look {
-        let now = micros(now);
-        let terms = self.settle(Terms::of(policy), now);
-        let Oracle { model, .. } = self;
+        let (terms, now) = (Terms::of(policy), micros(now));
+        let Oracle { model } = self;
+        model.settle(&terms, now);
         Look { remaining: units(model.remaining(&terms, now)), room: units(model.room(&terms, now)) }
     }
 
-    /// The terms at `now`, to which the state is settled.
-    fn settle(&mut self, mut terms: Terms, now: i128) -> Terms {
-        self.latest = self.latest.max(now);
-        if now < self.latest {
-            terms.furthest = terms.horizon();
-        }
-        self.model.settle(&terms, now);
-        terms
+    /// The units that are left after a charge at the same `now`.
+    pub fn remaining(&self, policy: &Policy, now: Timestamp) -> u64 {
+        units(self.model.remaining(&Terms::of(policy), micros(now)))
+    }
+
+    /// Refuses a request after a look at the same `now`: a version of a bucket begins with its first
+    /// refusal.
+    pub fn refuse(&mut self, policy: &Policy, now: Timestamp) {
+        self.model.refuse(&Terms::of(policy), micros(now));
     }
 
     /// Takes `units`, at most the room. Also returns how long to delay the request.
@@ -104,14 +103,16 @@ impl Oracle {
 
     /// Charges `units` that were used beyond grants, for [`Ledger::settle`].
     ///
-    /// Twice the capacity bounds what is charged. While the clock is behind, it also bounds how far
-    /// ahead the state may lie.
+    /// Twice the capacity bounds what is charged.
     pub fn charge_beyond(&mut self, policy: &Policy, now: Timestamp, units: u64) -> Settled {
         let Some(terms) = Terms::with_debt(policy) else { return Settled::unchanged(&[], units) };
         let (now, capacity) = (micros(now), i128::from(largest_cost(policy)));
-        let terms = self.settle(terms, now);
+        self.model.settle(&terms, now);
         let room = self.model.room(&terms, now).max(0);
         let charged = room.min(i128::from(units));
+        if room == 0 && units > 0 {
+            self.model.refuse(&terms, now);
+        }
         self.model.charge(&terms, now, charged);
         // Of that room, one capacity is debt.
         let debt = charged - charged.min((room - capacity).max(0));
@@ -146,8 +147,8 @@ impl Oracle {
 
     /// Refunds `units` of a grant.
     pub fn refund(&mut self, policy: &Policy, now: Timestamp, units: u64, mark: Mark) {
-        let now = micros(now);
-        let terms = self.settle(Terms::of(policy), now);
+        let (terms, now) = (Terms::of(policy), micros(now));
+        self.model.settle(&terms, now);
         self.model.refund(&terms, now, i128::from(units), mark);
     }
 }
@@ -174,6 +175,8 @@ pub fn largest_cost(policy: &Policy) -> u64 {
 trait Model: fmt::Debug + Send {
     /// Forgets expired usage, moves usage in the future to now, and applies changed terms.
     fn settle(&mut self, terms: &Terms, now: i128);
+    /// Notes a refusal.
+    fn refuse(&mut self, _terms: &Terms, _now: i128) {}
     /// Units that would pass at `t` without delay, with no grants until then.
     fn remaining(&self, terms: &Terms, t: i128) -> i128;
     /// Units that would be granted at `t`, with no grants until then.
@@ -203,8 +206,8 @@ struct Terms {
     aligned: bool,
     /// When windows of a calendar begin.
     boundaries: &'static [u64],
-    /// Debt of a bucket beyond this is cut to the horizon. Scaled by the limit.
-    furthest: i128,
+    /// The burst that names the version of a token bucket: that of the base of a class.
+    version: i128,
 }
 
 impl Terms {
@@ -218,7 +221,7 @@ impl Terms {
             buckets: 1,
             aligned: true,
             boundaries: &[],
-            furthest: 0,
+            version: 0,
         };
         match policy.algorithm() {
             Algorithm::LeakyBucket { max_wait } => {
@@ -230,10 +233,7 @@ impl Terms {
             Algorithm::SlidingBuckets { buckets } => terms.buckets = i128::from(buckets),
             _ => {}
         }
-        let is_leaky = matches!(policy.algorithm(), Algorithm::LeakyBucket { .. });
-        let windows = (1_024 * terms.window).min(1 << 52) * terms.limit;
-        let debt = if !is_leaky && terms.can_pay_debt() { 2 * terms.horizon() } else { 0 };
-        terms.furthest = terms.horizon().max(windows).max(debt);
+        terms.version = terms.burst + i128::from(policy.headroom());
         terms
     }
 
@@ -245,6 +245,18 @@ impl Terms {
             Algorithm::Gcra => terms.can_pay_debt().then_some(Terms { burst: 2 * terms.burst, ..terms }),
             _ => Some(Terms { limit: 2 * terms.limit, ..terms }),
         }
+    }
+
+    /// How far ahead a bucket may lie before it is of no version, in microseconds.
+    fn furthest(&self) -> i128 {
+        let span = self.version * self.window;
+        let most = ceil_div(if self.can_owe() { 2 * span } else { span }, self.limit);
+        most.max((1_024 * self.window).min(1 << 52))
+    }
+
+    /// The same of the version.
+    fn can_owe(&self) -> bool {
+        2 * self.version * self.window <= (1 << 52) * self.limit
     }
 
     /// Whether a token bucket refills twice its burst in at most 2^52 µs.

@@ -23,6 +23,7 @@ mod tested;
 mod totals;
 mod usage;
 mod vectors;
+mod versions;
 mod waits;
 
 use std::fmt::Debug;
@@ -48,41 +49,24 @@ use totals::Totals;
 ///
 /// use tollgate_conformance::Suite;
 /// use tollgate_core::algorithm::State;
-/// use tollgate_core::{Check, Clock, Grant, Key, Policy, Reply, Store, Times, Timestamp, Verdict};
+/// use tollgate_core::{Check, Clock, Grant, Key, Policy, Reply, Store, Times, Verdict};
 ///
 /// /// A store with a single lock: slow under load, but correct.
 /// #[derive(Clone)]
 /// struct OneLock {
 ///     clock: Clock,
-///     states: Arc<Mutex<States>>,
-/// }
-///
-/// #[derive(Default)]
-/// struct States {
-///     of: HashMap<(String, Key), State>,
-///     latest: Timestamp,
-/// }
-///
-/// impl States {
-///     /// The policy, or if the clock is behind a time that it has shown before its variant for that.
-///     fn effective(&mut self, policy: &Policy, now: Timestamp) -> Policy {
-///         self.latest = self.latest.max(now);
-///         if now < self.latest { policy.with_clock_behind() } else { policy.clone() }
-///     }
+///     states: Arc<Mutex<HashMap<(String, Key), State>>>,
 /// }
 ///
 /// /// The distinct pairs of a set with the sum of their costs, and the pair of each check.
-/// fn pairs<'a>(
-///     set: &[Check<'a>],
-///     mut effective: impl FnMut(&Policy) -> Policy,
-/// ) -> (Vec<(Policy, &'a Key, u64)>, Vec<usize>) {
-///     let mut pairs: Vec<(Policy, &Key, u64)> = Vec::new();
+/// fn pairs<'a>(set: &[Check<'a>]) -> (Vec<(&'a Policy, &'a Key, u64)>, Vec<usize>) {
+///     let mut pairs: Vec<(&Policy, &Key, u64)> = Vec::new();
 ///     let of_check = set.iter().map(|check| {
-///         let same = |(policy, key, _): &(Policy, &Key, u64)| {
+///         let same = |(policy, key, _): &(&Policy, &Key, u64)| {
 ///             policy.scope() == check.policy.scope() && *key == check.key
 ///         };
 ///         let at = pairs.iter().position(same).unwrap_or_else(|| {
-///             pairs.push((effective(check.policy), check.key, 0));
+///             pairs.push((check.policy, check.key, 0));
 ///             pairs.len() - 1
 ///         });
 ///         pairs[at].2 = check.cost.saturating_add(pairs[at].2);
@@ -100,12 +84,12 @@ use totals::Totals;
 ///     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
 ///         let mut states = self.states.lock().unwrap();
 ///         let now = self.clock.now();
-///         let (pairs, of_check) = pairs(set, |policy| states.effective(policy, now));
+///         let (pairs, of_check) = pairs(set);
 ///         // Look at all pairs first ...
 ///         let mut granted = times.max();
 ///         let mut looks = Vec::new();
 ///         for (policy, key, cost) in &pairs {
-///             let state = states.of.entry((policy.scope().into(), (*key).clone()));
+///             let state = states.entry((policy.scope().into(), (*key).clone()));
 ///             let look = state.or_insert_with(|| State::new(policy)).look(policy, now);
 ///             granted = granted.min(look.times(policy, *cost));
 ///             looks.push(look);
@@ -117,7 +101,7 @@ use totals::Totals;
 ///         let mut delay = std::time::Duration::ZERO;
 ///         let mut statuses = Vec::new();
 ///         for ((policy, key, cost), look) in pairs.iter().zip(looks) {
-///             let state = states.of.get_mut(&(policy.scope().into(), (*key).clone())).unwrap();
+///             let state = states.get_mut(&(policy.scope().into(), (*key).clone())).unwrap();
 ///             statuses.push(if granted == 0 {
 ///                 state.refuse(policy, now, look, *cost, times)
 ///             } else {
@@ -133,9 +117,8 @@ use totals::Totals;
 ///         let mut states = self.states.lock().unwrap();
 ///         let now = self.clock.now();
 ///         for grant in grants {
-///             let policy = states.effective(grant.policy, now);
-///             if let Some(state) = states.of.get_mut(&(grant.policy.scope().into(), grant.key.clone())) {
-///                 state.refund(&policy, now, grant.units, grant.stamp);
+///             if let Some(state) = states.get_mut(&(grant.policy.scope().into(), grant.key.clone())) {
+///                 state.refund(grant.policy, now, grant.units, grant.stamp);
 ///             }
 ///         }
 ///         Reply::Now(Ok(()))
@@ -144,7 +127,7 @@ use totals::Totals;
 ///     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
 ///         let mut states = self.states.lock().unwrap();
 ///         for policy in policies {
-///             states.of.remove(&(policy.scope().into(), key.clone()));
+///             states.remove(&(policy.scope().into(), key.clone()));
 ///         }
 ///         Reply::Now(Ok(()))
 ///     }
@@ -250,8 +233,9 @@ impl Suite {
 
     /// Sets the random [histories](crate::history) of one key per algorithm that the oracle checks.
     /// They settle grants, refund in parts, look as other versions of the policy, and step the
-    /// clock back. Those of requests in flight renew slots. The other algorithms share as many
-    /// histories of three [classes](tollgate_core::Policy::leaving). Default: 100. A store with
+    /// clock back. Those of token buckets have as many of several
+    /// [versions](tollgate_core::Policy::version_burst). Those of requests in flight renew slots. The
+    /// other algorithms share as many histories of three [classes](tollgate_core::Policy::leaving). Default: 100. A store with
     /// leases runs only those of requests in flight.
     pub fn histories(mut self, histories: u32) -> Suite {
         self.histories = histories;
@@ -340,11 +324,18 @@ impl Suite {
                 changes:
                     a_lowered_limit_reports_a_wait,
                     a_raised_limit_applies_at_once,
-                    a_debt_of_another_version_of_a_policy_stays,
+                    other_boundaries_apply_when_the_window_has_ended,
                     two_versions_admit_no_more_than_both_allow,
                     a_stamp_of_another_limit_is_not_the_latest_of_a_queue,
                     a_clock_that_steps_back_refills_nothing_and_blocks_no_caller,
                     a_refund_from_before_the_clock_stepped_back_is_void;
+                versions:
+                    a_version_keeps_what_it_owes_beside_another,
+                    an_edit_makes_no_caller_wait_for_the_old_bucket,
+                    a_raised_version_passes_at_its_rate_beside_the_old_one,
+                    rotating_versions_share_four_buckets,
+                    a_slow_tier_uses_up_no_faster_one,
+                    a_refused_class_forgives_nothing_while_the_clock_is_behind;
                 debt:
                     a_charge_within_what_is_left_is_no_debt,
                     a_charge_of_zero_charges_nothing,
@@ -388,7 +379,9 @@ impl Suite {
                 blocks:
                     a_block_allows_and_charges_nothing_until_it_starts,
                     a_block_refuses_until_it_ends,
-                    a_reset_lifts_a_block;
+                    a_reset_lifts_a_block,
+                    another_time_changes_no_block_that_runs,
+                    a_clock_that_steps_back_blocks_no_key_for_longer_than_its_block;
                 slots:
                     no_more_than_the_limit_run_at_once,
                     a_second_release_frees_nothing,
@@ -400,7 +393,7 @@ impl Suite {
                     a_grant_beyond_a_lowered_limit_is_released_as_a_whole,
                     a_denial_of_several_waits_unless_they_exceed_the_limit,
                     a_class_leaves_its_slots_to_others,
-                    policies_of_another_name_or_lease_share_no_slots,
+                    policies_of_another_name_share_no_slots,
                     concurrent_claims_and_second_releases_keep_the_limit,
                     concurrent_claims_of_several_overlap_nowhere;
                 slot_leases:
@@ -409,6 +402,7 @@ impl Suite {
                     an_unknown_slot_is_taken_again_if_there_is_room,
                     looks_and_denials_prolong_no_slot,
                     a_denial_waits_until_enough_leases_end,
+                    another_lease_ends_no_slot_and_adds_none,
                     a_clock_that_steps_back_holds_no_slot_beyond_a_lease_from_now;
             }
         }
@@ -510,6 +504,14 @@ impl Suite {
             for numbers in numbers.chunks(histories::OF_A_STORE) {
                 let case = case("headroom::random_classes_match_the_oracle").await;
                 headroom::random_classes_match_the_oracle(&case, algorithm, numbers).await;
+            }
+        }
+        // A cached denial gives its version no entry.
+        if algorithm == Algorithm::Gcra && !self.excuses.cached_denials {
+            for first in (0..self.histories).step_by(histories::OF_A_STORE) {
+                let numbers = (first..self.histories).take(histories::OF_A_STORE);
+                let case = case("versions::random_versions_match_the_oracle").await;
+                versions::random_versions_match_the_oracle(&case, numbers).await;
             }
         }
     }

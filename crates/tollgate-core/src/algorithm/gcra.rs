@@ -1,8 +1,11 @@
 //! The generic cell rate algorithm (ITU-T I.371, annex A; ATM Forum TM 4.0), a token bucket. Its
-//! only state is the *theoretical arrival time* TAT, when the bucket will be full again.
+//! state is the *theoretical arrival time* TAT, when the bucket will be full again.
 //!
 //! A cost of c units conforms if max(TAT, now) + c × T ≤ now + τ. T is the emission interval, and τ
 //! the time to refill an empty bucket, burst × T.
+//!
+//! One TAT is enough while all callers ask with one limit and burst. `versions.rs` has the state of
+//! a key that several versions of a policy ask for.
 
 use crate::exact::Exact;
 use crate::policy::Policy;
@@ -13,78 +16,142 @@ use crate::verdict::Stamp;
 /// The fraction is in [`Policy::parts`]. After a change of the limit it is read in the new parts,
 /// or as a whole microsecond if it is too large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tat(Exact);
+pub(super) struct Tat {
+    us: u64,
+    frac: u32,
+    /// Whether a store keeps a TAT for each version, and this is the one of the version that asks.
+    is_own: bool,
+}
 
 impl Tat {
     pub(super) fn restore(us: u64, frac: u64) -> Tat {
-        // A larger fraction counts as a whole microsecond, as in `clamp`.
-        Tat(Exact { us, frac: u32::try_from(frac).unwrap_or(u32::MAX) })
+        // A larger fraction counts as a whole microsecond, as in `at`.
+        Tat { us, frac: u32::try_from(frac).unwrap_or(u32::MAX), is_own: true }
     }
 
-    /// Cuts a TAT that is too far ahead.
+    pub(super) fn new(at: Exact) -> Tat {
+        Tat { us: at.us, frac: at.frac, is_own: false }
+    }
+
+    /// The TAT as a policy reads it.
     #[inline]
-    pub(super) fn clamp(&mut self, policy: &Policy, now: u64) {
-        if self.0.frac >= policy.interval.parts {
-            self.0 = Exact::from_us(self.0.us.saturating_add(1));
+    pub(super) fn at(&self, policy: &Policy) -> Exact {
+        if self.frac >= policy.interval.parts {
+            return Exact::from_us(self.us.saturating_add(1));
         }
-        self.0 = cut(policy, now, self.0);
+        Exact { us: self.us, frac: self.frac }
     }
 
-    /// How far TAT lies ahead of now: the time until the bucket is full.
+    /// The TAT by which a policy decides.
     #[inline]
-    pub(super) fn ahead(&self, policy: &Policy, now: u64) -> Exact {
-        policy.interval.saturating_sub(self.0, Exact::from_us(now))
+    pub(super) fn seen(&self, policy: &Policy, now: u64) -> Exact {
+        let at = self.at(policy);
+        if is_beyond(policy, now, at) { self.seen_beyond(policy, now, at) } else { at }
     }
 
-    #[inline]
-    pub(super) fn charge(&mut self, policy: &Policy, now: u64, units: u64) -> Stamp {
-        if units > 0 {
-            let base = policy.interval.max(self.0, Exact::from_us(now));
-            self.0 = policy.interval.add(base, policy.interval.times(units));
+    /// A bucket used up, unless the version itself is in debt.
+    #[cold]
+    fn seen_beyond(&self, policy: &Policy, now: u64, at: Exact) -> Exact {
+        if !policy.has_versions() {
+            return after(now, policy.horizon);
         }
-        Stamp { us: self.0.us, frac: self.0.frac }
+        let owes = self.is_own && at <= after(now, policy.most_owed());
+        if owes { at } else { after(now, policy.reach) }
     }
 
-    /// The wait for `units`, rounded up. Shared with the leaky bucket.
-    pub(super) fn wait(&self, policy: &Policy, now: u64, units: u64) -> u64 {
-        let wanted = policy.interval.add(self.ahead(policy, now), policy.interval.times(units));
-        policy.interval.saturating_sub(wanted, policy.horizon).ceil()
+    /// Cuts a TAT beyond the reach that is of no version: the clock has stepped back.
+    #[cold]
+    pub(super) fn cut(&mut self, policy: &Policy, now: u64) {
+        if !self.is_of_another_version(policy, now) {
+            self.set(self.seen(policy, now));
+        }
     }
 
-    pub(super) fn is(&self, stamp: Stamp) -> bool {
-        self.0 == Exact { us: stamp.us, frac: stamp.frac }
+    /// Whether the TAT is that of another version, which it keeps in a record.
+    pub(super) fn is_of_another_version(&self, policy: &Policy, now: u64) -> bool {
+        let at = self.at(policy);
+        policy.has_versions()
+            && !self.is_own
+            && is_beyond(policy, now, at)
+            && at.ceil() <= now.saturating_add(policy.furthest())
     }
 
-    pub(super) fn pull_back(&mut self, policy: &Policy, span: Exact) {
-        self.0 = policy.interval.saturating_sub(self.0, span);
+    /// Whether it is the TAT of the one who asks, who may then be in debt.
+    pub(super) fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, at: Exact) {
+        (self.us, self.frac) = (at.us, at.frac);
+    }
+
+    /// Refunds the part of the charge that time has not refilled yet.
+    pub(super) fn refund(&mut self, policy: &Policy, now: u64, units: u64, stamp: Stamp) {
+        let owed = owed(policy, now, units, stamp);
+        if owed > Exact::default() {
+            let is_of_another = self.is_of_another_version(policy, now);
+            let at = if is_of_another { self.at(policy) } else { self.seen(policy, now) };
+            self.set(policy.interval.saturating_sub(at, owed));
+        }
+    }
+
+    pub(super) fn is(&self, policy: &Policy, now: u64, stamp: Stamp) -> bool {
+        self.seen(policy, now) == Exact { us: stamp.us, frac: stamp.frac }
     }
 }
 
-/// A TAT beyond [`Policy::furthest`] comes from a clock that ran ahead. It becomes that of an empty
-/// bucket.
+/// The time of a span from now on. Whole microseconds carry nothing.
 #[inline]
-fn cut(policy: &Policy, now: u64, tat: Exact) -> Exact {
-    let after = |span| policy.interval.add(Exact::from_us(now), span);
-    if tat > after(policy.furthest) { after(policy.horizon) } else { tat }
+fn after(now: u64, span: Exact) -> Exact {
+    Exact { us: now + span.us, frac: span.frac }
+}
+
+/// Whether a TAT lies further ahead than any charge of this version without debt could move it.
+#[inline]
+pub(super) fn is_beyond(policy: &Policy, now: u64, tat: Exact) -> bool {
+    tat > after(now, policy.reach)
+}
+
+/// How far TAT lies ahead of now: the time until the bucket is full.
+#[inline]
+pub(super) fn ahead(policy: &Policy, now: u64, tat: Exact) -> Exact {
+    policy.interval.saturating_sub(tat, Exact::from_us(now))
+}
+
+/// TAT after a charge.
+#[inline]
+pub(super) fn charged(policy: &Policy, now: u64, tat: Exact, units: u64) -> Exact {
+    policy.interval.add(policy.interval.max(tat, Exact::from_us(now)), policy.interval.times(units))
+}
+
+/// The wait for `units`, rounded up. Shared with the leaky bucket.
+pub(super) fn wait(policy: &Policy, now: u64, tat: Exact, units: u64) -> u64 {
+    let wanted = policy.interval.add(ahead(policy, now, tat), policy.interval.times(units));
+    policy.interval.saturating_sub(wanted, policy.horizon).ceil()
 }
 
 /// Units that conform without delay: those that fit between TAT and now + τ.
 #[inline]
-pub(super) fn remaining(tat: &Tat, policy: &Policy, now: u64) -> u64 {
-    let left = policy.interval.saturating_sub(policy.tolerance, tat.ahead(policy, now));
+pub(super) fn remaining(policy: &Policy, now: u64, tat: Exact) -> u64 {
+    let left = policy.interval.saturating_sub(policy.tolerance, ahead(policy, now, tat));
     policy.interval.whole_units_in(left)
 }
 
-/// Refunds the part of the charge that time has not refilled yet.
+/// How much of a grant time has not refilled yet.
 ///
 /// Only the span between now and the stamp is still owed. A refund of the whole cost would return
-/// refilled tokens again, and admit burst + cost at once. The part of a stamp that is cut was
-/// forgiven when the clock stepped back.
-pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u64, stamp: Stamp) {
-    let end = end(policy, stamp);
-    let owed = policy.interval.saturating_sub(end, Exact::from_us(now));
-    let forgiven = policy.interval.saturating_sub(end, cut(policy, now, end));
-    tat.pull_back(policy, policy.interval.saturating_sub(span(policy, units).min(owed), forgiven));
+/// refilled tokens again, and admit burst + cost at once. A stamp that is further ahead than any
+/// debt is from before the clock stepped back. What exceeds a bucket used up was forgiven then.
+pub(super) fn owed(policy: &Policy, now: u64, units: u64, stamp: Stamp) -> Exact {
+    let interval = policy.interval;
+    let owed = ahead(policy, now, end(policy, stamp));
+    let (most, used_up) = match policy.has_versions() {
+        true => (policy.most_owed(), policy.reach),
+        false => (policy.reach, policy.horizon),
+    };
+    let forgiven = if owed > most { interval.saturating_sub(owed, used_up) } else { Exact::default() };
+    interval.saturating_sub(span(policy, units).min(owed), forgiven)
 }
 
 /// The end of a grant's debt after a refund of `units`.

@@ -1,7 +1,8 @@
 //! The leaky bucket as a queue (Turner 1986; the "meter" variant is GCRA). A request that comes too
 //! early is delayed until the next free slot, or denied if that exceeds the longest wait.
 //!
-//! State and arithmetic are GCRA's. Only the horizon differs: the burst plus the longest wait.
+//! State and arithmetic are GCRA's. Only the horizon differs: the burst plus the longest wait. A
+//! queue has one TAT for all versions of a policy, since its delays are real.
 
 use super::gcra::{self, Tat};
 use crate::exact::Exact;
@@ -9,19 +10,19 @@ use crate::policy::Policy;
 use crate::verdict::Stamp;
 
 /// The units that can be granted now, including those that would be delayed.
-pub(super) fn room(tat: &Tat, policy: &Policy, now: u64) -> u64 {
-    let left = policy.interval.saturating_sub(policy.horizon, tat.ahead(policy, now));
+pub(super) fn room(policy: &Policy, now: u64, tat: Exact) -> u64 {
+    let left = policy.interval.saturating_sub(policy.horizon, gcra::ahead(policy, now, tat));
     policy.interval.whole_units_in(left).min(policy.largest_cost())
 }
 
 /// How long to delay the request that was just charged.
-pub(super) fn delay(tat: &Tat, policy: &Policy, now: u64) -> u64 {
-    policy.interval.saturating_sub(tat.ahead(policy, now), policy.tolerance).ceil()
+pub(super) fn delay(policy: &Policy, now: u64, tat: Exact) -> u64 {
+    policy.interval.saturating_sub(gcra::ahead(policy, now, tat), policy.tolerance).ceil()
 }
 
 /// Only the latest reservation can be refunded: later ones already have their delay.
 pub(super) fn refund(tat: &mut Tat, policy: &Policy, now: u64, units: u64, stamp: Stamp) {
-    if tat.is(stamp) && tat.ahead(policy, now) > Exact::default() {
-        gcra::refund(tat, policy, now, units, stamp);
+    if tat.is(policy, now, stamp) && gcra::ahead(policy, now, tat.at(policy)) > Exact::default() {
+        tat.refund(policy, now, units, stamp);
     }
 }

@@ -24,8 +24,9 @@
 //!
 //! A server that takes over from another may have an older clock. No algorithm then refills
 //! anything, and none blocks a caller for longer than its fullest state would. Usage with a future
-//! time counts as if it had happened now. Buckets need to be told:
-//! [`Policy::with_clock_behind`].
+//! time counts as if it had happened now. For a token bucket it is that of another
+//! [version](Policy::version_burst). A leaky bucket refuses until the clock has caught up, or for 128
+//! windows at most, since its queue may be that of another version.
 //!
 //! # Deciding
 //!
@@ -49,6 +50,8 @@
 //! assert_eq!(state.wait(&policy, now, 1), Wait::For(Duration::from_millis(500)));
 //! ```
 
+mod block;
+mod calendar_window;
 mod fixed_window;
 mod gcra;
 mod in_flight;
@@ -56,38 +59,47 @@ mod leaky_bucket;
 mod sliding_buckets;
 mod sliding_log;
 mod sliding_window;
+mod versions;
 
 use std::time::Duration;
 
 use crate::check::Times;
+use crate::exact::Exact;
 use crate::policy::{Algorithm, Policy};
 use crate::quota::Quota;
 use crate::time::Timestamp;
 use crate::usage::UsageError;
 use crate::verdict::{Stamp, Status, Wait};
 
+use block::Block;
+use calendar_window::CalendarWindow;
 use fixed_window::FixedWindow;
 use gcra::Tat;
 use in_flight::UnitsInFlight;
 use sliding_buckets::Ring;
 use sliding_log::Log;
 use sliding_window::TwoWindows;
+use versions::Record;
 
 /// The state of one (policy, key) pair.
 ///
 /// A state belongs to its policy, or to another of the same [scope](Policy::scope); keep states by
-/// scope. Limit and burst may change between two calls; name, algorithm and window may not. A
-/// policy whose algorithm has another form of state treats the state as absent. `Gcra` and
-/// `LeakyBucket` have the same form, and so do all fixed windows.
+/// scope. Limit and burst may change between two calls: see [`Policy::version_burst`]. So may the
+/// boundaries of a calendar, the lease of slots and the time of a block. Name, algorithm and other
+/// windows may not. A policy whose algorithm has another form of state treats the state as absent.
+/// `Gcra` and `LeakyBucket` have the same form, and so do both kinds of fixed windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State(Form);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Form {
     Tat(Tat),
-    FixedWindow(FixedWindow),
-    TwoWindows(TwoWindows),
     // Boxed to keep the state of the default algorithm at 24 bytes.
+    Record(Box<Record>),
+    FixedWindow(FixedWindow),
+    CalendarWindow(CalendarWindow),
+    Block(Block),
+    TwoWindows(TwoWindows),
     Ring(Box<Ring>),
     Log(Box<Log>),
     InFlight(Box<UnitsInFlight>),
@@ -138,9 +150,9 @@ impl State {
     pub fn new(policy: &Policy) -> State {
         State(match policy.algorithm() {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Form::Tat(Tat::default()),
-            Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } | Algorithm::Block => {
-                Form::FixedWindow(FixedWindow::default())
-            }
+            Algorithm::FixedWindow { .. } => Form::FixedWindow(FixedWindow::default()),
+            Algorithm::CalendarWindow { .. } => Form::CalendarWindow(CalendarWindow::default()),
+            Algorithm::Block => Form::Block(Block::default()),
             Algorithm::SlidingWindow => Form::TwoWindows(TwoWindows::default()),
             Algorithm::SlidingBuckets { buckets } => Form::Ring(Box::new(Ring::new(buckets))),
             Algorithm::SlidingLog { .. } => Form::Log(Box::default()),
@@ -164,8 +176,10 @@ impl State {
     ///
     /// | algorithm | numbers |
     /// |---|---|
-    /// | `Gcra`, `LeakyBucket` | TAT, and its fraction in [`Policy::parts`] |
-    /// | `FixedWindow`, `CalendarWindow`, `Block` | the start of the window, units used in it |
+    /// | `Gcra`, `LeakyBucket` | TAT of the policy's [version](Policy::version_burst), and its fraction in [`Policy::parts`] |
+    /// | `FixedWindow` | the start of the window, units used in it |
+    /// | `CalendarWindow` | the end of the window, units used in it |
+    /// | `Block` | the end of the block, or 0 |
     /// | `SlidingWindow` | the start of the current window, units used in it, units used in the one before |
     /// | `SlidingBuckets` | the number of a sub-window since the epoch, units used in it; and so on |
     /// | `SlidingLog` | a time, units taken at it; and so on |
@@ -178,9 +192,11 @@ impl State {
         let pairs = numbers.chunks_exact(2).map(|pair| (pair[0], pair[1]));
         State(match policy.algorithm() {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Form::Tat(Tat::restore(number(0), number(1))),
-            Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } | Algorithm::Block => {
-                Form::FixedWindow(FixedWindow::restore(number(0), number(1)))
+            Algorithm::FixedWindow { .. } => Form::FixedWindow(FixedWindow::restore(number(0), number(1))),
+            Algorithm::CalendarWindow { .. } => {
+                Form::CalendarWindow(CalendarWindow::restore(number(0), number(1)))
             }
+            Algorithm::Block => Form::Block(Block::restore(number(0))),
             Algorithm::SlidingWindow => {
                 Form::TwoWindows(TwoWindows::restore(number(0), number(1), number(2)))
             }
@@ -202,15 +218,13 @@ impl State {
         }
         let now = now.as_micros();
         let remaining = match &mut self.0 {
-            Form::Tat(tat) => {
-                tat.clamp(policy, now);
-                let remaining = gcra::remaining(tat, policy, now);
-                if let Algorithm::LeakyBucket { .. } = policy.algorithm() {
-                    return Look { remaining, room: leaky_bucket::room(tat, policy, now) };
-                }
-                remaining
+            Form::Tat(tat) if !gcra::is_beyond(policy, now, tat.at(policy)) => {
+                return look_at(policy, now, tat.at(policy));
             }
+            Form::Tat(_) | Form::Record(_) => return self.look_beyond(policy, now),
             Form::FixedWindow(window) => window.look(policy, now),
+            Form::CalendarWindow(window) => window.look(policy, now),
+            Form::Block(block) => block.look(policy, now),
             Form::TwoWindows(windows) => windows.look(policy, now),
             Form::Ring(ring) => ring.look(policy, now),
             Form::Log(log) => log.look(policy, now),
@@ -226,35 +240,170 @@ impl State {
         let now_us = now.as_micros();
         let units = if policy.charges_nothing() { 0 } else { units.min(look.room) };
         let mut delay = Duration::ZERO;
+        // When the buckets of all versions are full, if there may be several.
+        let mut last_us = None;
         let stamp = match &mut self.0 {
             Form::Tat(tat) => {
-                let stamp = tat.charge(policy, now_us, units);
-                // A cost of 0 only looks and takes no slot in the queue.
-                if let (Algorithm::LeakyBucket { .. }, 1..) = (policy.algorithm(), units) {
-                    delay = Duration::from_micros(leaky_bucket::delay(tat, policy, now_us));
+                let charged = gcra::charged(policy, now_us, tat.at(policy), units);
+                if let Algorithm::LeakyBucket { .. } = policy.algorithm()
+                    && units > 0
+                {
+                    delay = Duration::from_micros(leaky_bucket::delay(policy, now_us, charged));
                 }
+                if gcra::is_beyond(policy, now_us, charged) {
+                    let stamp = self.charge_beyond(policy, now_us, units);
+                    last_us = Some(self.last_us(policy).max(now_us));
+                    stamp
+                } else {
+                    // A cost of 0 only looks and takes no slot in the queue.
+                    if units > 0 {
+                        tat.set(charged);
+                    }
+                    stamp_of(charged)
+                }
+            }
+            Form::Record(_) => {
+                let stamp = self.charge_beyond(policy, now_us, units);
+                last_us = Some(self.last_us(policy).max(now_us));
                 stamp
             }
             Form::FixedWindow(window) => window.charge(units),
+            Form::CalendarWindow(window) => window.charge(units),
+            Form::Block(block) => block.charge(policy, now_us, units),
             Form::TwoWindows(windows) => windows.charge(units),
             Form::Ring(ring) => ring.charge(units),
             Form::Log(log) => log.charge(now_us, units),
             Form::InFlight(held) => held.charge(now_us, units),
         };
-        let reset_us = self.reset_us(policy, now_us);
+        let reset_us = match &self.0 {
+            Form::Tat(_) | Form::Record(_) => {
+                gcra::ahead(policy, now_us, Exact { us: stamp.us, frac: stamp.frac }).ceil()
+            }
+            _ => self.reset_us(policy, now_us),
+        };
         let status = Status::granted(look.remaining.saturating_sub(units), reset_us, stamp);
-        Charged { status, delay, expires: Timestamp::from_micros(now_us.saturating_add(reset_us)) }
+        let expires = last_us.unwrap_or_else(|| now_us.saturating_add(reset_us));
+        Charged { status, delay, expires: Timestamp::from_micros(expires) }
+    }
+
+    /// Looks at a bucket that may be that of another version.
+    #[cold]
+    fn look_beyond(&mut self, policy: &Policy, now: u64) -> Look {
+        if let Form::Tat(tat) = &mut self.0 {
+            tat.cut(policy, now);
+        }
+        look_at(policy, now, self.seen(policy, now))
+    }
+
+    /// Charges a bucket that has a record, or gets one: by debt, or after another version.
+    #[cold]
+    fn charge_beyond(&mut self, policy: &Policy, now: u64, units: u64) -> Stamp {
+        if units == 0 {
+            return stamp_of(self.seen(policy, now));
+        }
+        if let Form::Record(record) = &mut self.0 {
+            match record.charge(policy, now, units) {
+                Ok(charged) => return stamp_of(charged),
+                Err(tat) => self.0 = Form::Tat(tat),
+            }
+        }
+        if let Form::Tat(tat) = &self.0
+            && tat.is_of_another_version(policy, now)
+        {
+            self.enter_version(policy, now);
+            if let Form::Record(record) = &mut self.0
+                && let Ok(charged) = record.charge(policy, now, units)
+            {
+                return stamp_of(charged);
+            }
+        }
+        let charged = gcra::charged(policy, now, self.seen(policy, now), units);
+        match &mut self.0 {
+            Form::Tat(tat) if tat.is_own() || !gcra::is_beyond(policy, now, charged) => tat.set(charged),
+            _ => self.0 = Form::Record(Box::new(Record::new(policy, None, charged))),
+        }
+        stamp_of(charged)
     }
 
     /// The status for a refused request of `cost`, after a `look` at the same `now`. It waits until
     /// the cost fits as often as `times` asks at least.
-    pub fn refuse(&self, policy: &Policy, now: Timestamp, look: Look, cost: u64, times: Times) -> Status {
-        let wait = if cost > policy.largest_cost() {
-            Wait::Never
-        } else {
-            self.wait(policy, now, cost.saturating_mul(times.min().max(1).into()))
+    ///
+    /// Unless `times` only looks, the request gives its version of a bucket an entry in the record of
+    /// the key, from which its wait counts: see [`Policy::version_burst`]. [`State::expires`] may be
+    /// later then.
+    pub fn refuse(&mut self, policy: &Policy, now: Timestamp, look: Look, cost: u64, times: Times) -> Status {
+        let wanted = cost.saturating_mul(times.min().max(1).into());
+        let wait = if cost > policy.largest_cost() { Wait::Never } else { self.wait(policy, now, wanted) };
+        let status = Status::new(look.remaining, wait, self.reset_after(policy, now), Stamp::default());
+        if times.max() > 0 && wanted > look.room && self.is_of_versions(policy, now.as_micros()) {
+            self.enter_version(policy, now.as_micros());
+        }
+        status
+    }
+
+    /// Whether a refusal may have to add an entry.
+    #[inline]
+    fn is_of_versions(&self, policy: &Policy, now: u64) -> bool {
+        match &self.0 {
+            Form::Tat(tat) => gcra::is_beyond(policy, now, tat.at(policy)),
+            Form::Record(_) => true,
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn enter_version(&mut self, policy: &Policy, now: u64) {
+        let mut left = match &mut self.0 {
+            &mut Form::Tat(tat) => tat,
+            Form::Record(record) => match record.refuse(policy, now) {
+                Ok(()) => return,
+                Err(tat) => tat,
+            },
+            _ => return,
         };
-        Status::new(look.remaining, wait, self.reset_after(policy, now), Stamp::default())
+        if gcra::is_beyond(policy, now, left.at(policy)) {
+            left.cut(policy, now);
+            self.0 = Form::Tat(left);
+        }
+        if left.is_of_another_version(policy, now) {
+            let record = Record::new(policy, Some(left.at(policy).ceil()), left.seen(policy, now));
+            self.0 = Form::Record(Box::new(record));
+        }
+    }
+
+    /// When the state can be forgotten, for all versions of the policy: it then equals that of an
+    /// unused key.
+    pub fn expires(&self, policy: &Policy, now: Timestamp) -> Timestamp {
+        let resets = match &self.0 {
+            Form::Record(_) => now,
+            _ => now.saturating_add(self.reset_after(policy, now)),
+        };
+        resets.max(Timestamp::from_micros(self.last_us(policy)))
+    }
+
+    /// When the buckets of all versions are full. 0 for other algorithms.
+    fn last_us(&self, policy: &Policy) -> u64 {
+        match &self.0 {
+            Form::Tat(tat) => tat.at(policy).ceil(),
+            Form::Record(record) => record.latest(),
+            _ => 0,
+        }
+    }
+
+    /// Whether the state is a record of several versions of a policy, or of debt: see
+    /// [`Policy::version_burst`].
+    #[inline]
+    pub fn is_record(&self) -> bool {
+        matches!(self.0, Form::Record(_))
+    }
+
+    /// The TAT by which a policy decides.
+    fn seen(&self, policy: &Policy, now: u64) -> Exact {
+        match &self.0 {
+            Form::Tat(tat) => tat.seen(policy, now),
+            Form::Record(record) => record.seen(policy, now),
+            _ => Exact::default(),
+        }
     }
 
     /// The wait for `units`, after a [`State::look`] at the same `now`. Those of requests in flight
@@ -268,9 +417,10 @@ impl State {
         let wait = match &self.0 {
             // 0 units always pass, even if the limit was lowered below the usage.
             _ if units == 0 => 0,
-            Form::FixedWindow(window) if policy.charges_nothing() => window.wait(policy, now, 1),
-            Form::Tat(tat) => tat.wait(policy, now, units),
+            Form::Tat(_) | Form::Record(_) => gcra::wait(policy, now, self.seen(policy, now), units),
             Form::FixedWindow(window) => window.wait(policy, now, units),
+            Form::CalendarWindow(window) => window.wait(policy, now, units),
+            Form::Block(block) => block.wait(policy, now, units),
             Form::TwoWindows(windows) => windows.wait(policy, now, units),
             Form::Ring(ring) => ring.wait(policy, now, units),
             Form::Log(log) => log.wait(policy, now, units),
@@ -292,9 +442,18 @@ impl State {
         match &mut self.0 {
             Form::Tat(tat) => match policy.algorithm() {
                 Algorithm::LeakyBucket { .. } => leaky_bucket::refund(tat, policy, now, units, stamp),
-                _ => gcra::refund(tat, policy, now, units, stamp),
+                _ => tat.refund(policy, now, units, stamp),
             },
+            Form::Record(record) => {
+                if let Err(mut tat) = record.refund(policy, now, units, stamp) {
+                    tat.refund(policy, now, units, stamp);
+                    self.0 = Form::Tat(tat);
+                }
+            }
             Form::FixedWindow(window) => window.refund(units, stamp),
+            Form::CalendarWindow(window) => window.refund(units, stamp),
+            // Time ends it, or a reset.
+            Form::Block(_) => {}
             Form::TwoWindows(windows) => windows.refund(policy, units, stamp),
             Form::Ring(ring) => ring.refund(units, stamp),
             Form::Log(log) => log.refund(units, stamp),
@@ -321,8 +480,11 @@ impl State {
     #[inline]
     fn reset_us(&self, policy: &Policy, now: u64) -> u64 {
         match &self.0 {
-            Form::Tat(tat) => tat.ahead(policy, now).ceil(),
+            Form::Tat(tat) => gcra::ahead(policy, now, tat.seen(policy, now)).ceil(),
+            Form::Record(record) => gcra::ahead(policy, now, record.seen(policy, now)).ceil(),
             Form::FixedWindow(window) => window.reset_after(policy, now),
+            Form::CalendarWindow(window) => window.reset_after(now),
+            Form::Block(block) => block.reset_after(now),
             Form::TwoWindows(windows) => windows.reset_after(policy, now),
             Form::Ring(ring) => ring.reset_after(policy, now),
             Form::Log(log) => log.reset_after(policy, now),
@@ -333,11 +495,10 @@ impl State {
     #[inline]
     fn belongs_to(&self, policy: &Policy) -> bool {
         match (&self.0, policy.algorithm()) {
-            (Form::Tat(_), Algorithm::Gcra | Algorithm::LeakyBucket { .. })
-            | (
-                Form::FixedWindow(_),
-                Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } | Algorithm::Block,
-            )
+            (Form::Tat(_) | Form::Record(_), Algorithm::Gcra | Algorithm::LeakyBucket { .. })
+            | (Form::FixedWindow(_), Algorithm::FixedWindow { .. })
+            | (Form::CalendarWindow(_), Algorithm::CalendarWindow { .. })
+            | (Form::Block(_), Algorithm::Block)
             | (Form::TwoWindows(_), Algorithm::SlidingWindow)
             | (Form::Log(_), Algorithm::SlidingLog { .. })
             | (Form::InFlight(_), Algorithm::InFlight) => true,
@@ -345,6 +506,21 @@ impl State {
             _ => false,
         }
     }
+}
+
+/// What a bucket with this TAT can grant.
+#[inline]
+fn look_at(policy: &Policy, now: u64, tat: Exact) -> Look {
+    let remaining = gcra::remaining(policy, now, tat);
+    let room = match policy.algorithm() {
+        Algorithm::LeakyBucket { .. } => leaky_bucket::room(policy, now, tat),
+        _ => remaining,
+    };
+    Look { remaining, room }
+}
+
+fn stamp_of(tat: Exact) -> Stamp {
+    Stamp { us: tat.us, frac: tat.frac }
 }
 
 impl Stamp {

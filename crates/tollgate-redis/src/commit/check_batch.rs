@@ -8,7 +8,7 @@ use std::time::Duration;
 use bb8_redis::redis::{Cmd, Value};
 use smallvec::SmallVec;
 use tollgate_core::algorithm::State;
-use tollgate_core::{Clock, Quota, Times, Timestamp, Verdict};
+use tollgate_core::{Quota, Times, Timestamp, Verdict};
 
 use super::acquire_request::{AcquireRequest, SetKeys};
 use super::caller::{Caller, Deadline, Overdue, sooner};
@@ -16,7 +16,7 @@ use super::context::CallContext;
 use super::group::Load;
 use crate::error::{Cause, Error, next_call};
 use crate::link::Text;
-use crate::wire::args::{ScriptArgs, ServerTime};
+use crate::wire::args::ScriptArgs;
 use crate::wire::layout::SlidingLogLayout;
 use crate::wire::numbers::{self, Doubles};
 use crate::wire::script::Parts;
@@ -97,24 +97,19 @@ impl Load for CheckBatch {
         self.sets = self.groups.iter().map(|group| group.sets.len()).sum();
     }
 
-    fn command(&self, context: &CallContext, text: Text, server: ServerTime) -> Option<Cmd> {
+    fn command(&self, context: &CallContext, text: Text, now: Timestamp) -> Option<Cmd> {
         let of_group = |group: &Alike| group.sets.len() * (group.args.len() + group.tracked().count());
         let keys = self.groups.iter().map(of_group).sum();
         let script = context.scripts.acquire(self.parts);
-        (keys > 0).then(|| context.command(script, text, keys, |cmd| self.write(cmd, context, server)))
+        (keys > 0).then(|| context.command(script, text, keys, |cmd| self.write(cmd, context, now)))
     }
 
-    fn answer(
-        self,
-        answer: Result<Value, Error>,
-        fell_behind: &dyn Fn(Timestamp) -> bool,
-    ) -> Option<CheckBatch> {
+    fn answer(self, answer: Result<Value, Error>, shown: &dyn Fn(Timestamp)) {
         match answer {
-            Ok(Value::BulkString(bytes)) => return self.grant(&bytes, fell_behind),
+            Ok(Value::BulkString(bytes)) => self.grant(&bytes, shown),
             Ok(_) => self.fail(&garbled()),
             Err(error) => self.fail(&error),
         }
-        None
     }
 
     fn split(self) -> Vec<CheckBatch> {
@@ -202,7 +197,7 @@ impl CheckBatch {
     }
 
     /// The keys and arguments of acquire.lua and of track.lua.
-    fn write(&self, cmd: &mut Cmd, context: &CallContext, server: ServerTime) {
+    fn write(&self, cmd: &mut Cmd, context: &CallContext, now: Timestamp) {
         for group in &self.groups {
             for set in &group.sets {
                 for (key, args) in set.keys.iter().zip(&group.args) {
@@ -217,8 +212,8 @@ impl CheckBatch {
                 }
             }
         }
-        if let Some(now) = context.clock.as_ref().map(Clock::now) {
-            cmd.arg(now.as_micros());
+        if let Some(clock) = &context.clock {
+            cmd.arg(clock.now().as_micros());
         }
         let mut numbers = Doubles::new();
         for group in &self.groups {
@@ -229,7 +224,7 @@ impl CheckBatch {
             numbers.push(group.sets.len() as u64);
             numbers.push(group.times.min().into());
             numbers.push(runs().count() as u64);
-            group.args.iter().for_each(|args| args.write(&mut numbers, server));
+            group.args.iter().for_each(|args| args.write(&mut numbers, now));
             for run in runs() {
                 numbers.push(run.len() as u64);
                 numbers.push(group.max_of(run[0].callers.len()).into());
@@ -245,20 +240,18 @@ impl CheckBatch {
         }
     }
 
-    /// Hands out what acquire.lua returned. Returns the sets that were refused or only looked at
-    /// before the server's clock was known to be behind: none was charged, and asked again they
-    /// find the buckets cut that are too far ahead.
-    fn grant(self, answer: &[u8], fell_behind: &dyn Fn(Timestamp) -> bool) -> Option<CheckBatch> {
+    /// Hands out what acquire.lua returned.
+    fn grant(self, answer: &[u8], shown: &dyn Fn(Timestamp)) {
         let mut numbers = numbers::read(answer).peekable();
         let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
         // An answer without a time is garbled.
-        let fell_behind = now > Timestamp::EPOCH && fell_behind(now);
-        let (mut again, mut failure) = (Vec::new(), None);
+        if now > Timestamp::EPOCH {
+            shown(now);
+        }
+        let mut failure = None;
         for mut group in self.groups {
-            let mut refused = Vec::new();
             for set in mem::take(&mut group.sets) {
                 match group.read(set.callers.len(), &mut numbers) {
-                    Some((0, _)) if fell_behind => refused.push(set),
                     Some((granted, states)) => group.hand_out(now, granted, states, set.callers),
                     None => {
                         // Where the next set begins is unknown, too.
@@ -268,12 +261,7 @@ impl CheckBatch {
                     }
                 }
             }
-            if !refused.is_empty() {
-                group.sets = refused;
-                again.push(group);
-            }
         }
-        (!again.is_empty()).then(|| CheckBatch::of_groups(again, self.parts))
     }
 
     fn fail(self, error: &Error) {
@@ -411,7 +399,7 @@ mod tests {
                     answer
                 })
                 .collect();
-            checks.answer(Ok(answer), &|_| false);
+            checks.answer(Ok(answer), &|_| {});
             let calls: Vec<_> = answers
                 .into_iter()
                 .map(|mut answer| answer.try_recv().unwrap().unwrap_err().call())

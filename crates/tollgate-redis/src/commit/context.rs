@@ -6,11 +6,10 @@ use std::time::Duration;
 use bb8_redis::redis::Cmd;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tollgate_core::Clock;
+use tollgate_core::{Clock, Timestamp};
 
-use super::server_clock::{ServerClocks, Shown};
+use super::server_clock::ServerClocks;
 use crate::link::{Link, Text};
-use crate::wire::args::ServerTime;
 use crate::wire::names::{KeyNames, Name};
 use crate::wire::script::{Script, Scripts};
 
@@ -58,10 +57,9 @@ impl CallContext {
         if self.link.has_slots() { name.slot() } else { 0 }
     }
 
-    /// What is known of a server's clock that has shown this.
-    pub(super) fn server_time(&self, shown: Shown) -> ServerTime {
-        let now = self.clock.as_ref().map_or_else(|| shown.at(self.waits.now()), Clock::now);
-        ServerTime { now, is_behind: shown.is_behind }
+    /// About the time that the server's clock shows.
+    pub(super) fn server_time(&self, slot: u16) -> Timestamp {
+        self.clock.as_ref().map_or_else(|| self.clocks.now(slot, self.waits.now()), Clock::now)
     }
 
     /// A call of a script on this number of keys. `write` adds the keys and the arguments.

@@ -14,11 +14,9 @@ use tollgate_core::Timestamp;
 use super::caller::{Deadline, Overdue, span};
 use super::context::CallContext;
 use super::pace::Pace;
-use super::server_clock::Shown;
 use super::silence::Silences;
 use crate::error::{Cause, Error};
 use crate::link::Text;
-use crate::wire::args::ServerTime;
 
 /// The most requests in a call. Larger calls are no cheaper for each request, and the first request
 /// would wait for the last.
@@ -51,14 +49,12 @@ pub(super) trait Load: Default + Send + 'static {
     /// Removes requests that need not be sent because their callers have left.
     fn drop_abandoned(&mut self);
 
-    /// The command, or `None` if nothing is left to send. `server` says what its clock
-    /// shows.
-    fn command(&self, context: &CallContext, text: Text, server: ServerTime) -> Option<Cmd>;
+    /// The command, or `None` if nothing is left to send. `now` is about the time that the server's
+    /// clock shows.
+    fn command(&self, context: &CallContext, text: Text, now: Timestamp) -> Option<Cmd>;
 
-    /// Answers the callers. `fell_behind` notes the time in the reply: see
-    /// [`ServerClocks::answered`](super::server_clock::ServerClocks::answered). Returns what has to
-    /// be asked again: what was refused before the clock was known to be behind.
-    fn answer(self, answer: Result<Value, Error>, fell_behind: &dyn Fn(Timestamp) -> bool) -> Option<Self>;
+    /// Answers the callers. `shown` notes the time in the reply.
+    fn answer(self, answer: Result<Value, Error>, shown: &dyn Fn(Timestamp));
 
     /// One load for each part that can be sent alone.
     fn split(self) -> Vec<Self>;
@@ -106,8 +102,6 @@ pub(super) struct InFlight<L> {
     pub(super) slot: u16,
     /// Whether the node has refused the call while the slot moves. It will be written again.
     pub(super) is_moving: bool,
-    /// What the slot's clock has shown before the call was written.
-    pub(super) clock: Shown,
 }
 
 struct SlotQueue<L> {

@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::mem;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
@@ -34,8 +33,7 @@ impl<L: Load> Call<L> {
 
     fn new(group: &Arc<Group<L>>, queues: &mut Queues<L>, slot: u16, load: L, waiting: usize) -> Call<L> {
         let number = next_call();
-        let clock = group.context.clocks.before(slot);
-        queues.in_flight.insert(number, InFlight { load, slot, is_moving: false, clock });
+        queues.in_flight.insert(number, InFlight { load, slot, is_moving: false });
         queues.count_waiting(waiting);
         Call { group: Arc::clone(group), number, waiting }
     }
@@ -77,8 +75,7 @@ impl<L: Load> Call<L> {
             call.load.take_overdue(&mut overdue, &mut |_| Cause::Queued.into());
             overdue.notify();
             call.load.drop_abandoned();
-            call.clock = context.clocks.before(call.slot);
-            command = call.load.command(context, text, context.server_time(call.clock));
+            command = call.load.command(context, text, context.server_time(call.slot));
             // A deadline that passes while we write is no failure of the server: it is not sent.
             let now = context.waits.now();
             if call.load.first_end().is_none_or(|end| end > now) {
@@ -110,22 +107,12 @@ impl<L: Load> Call<L> {
         self.answer(answer);
     }
 
-    /// Answers the callers. What has to be asked again is sent outside of any lane.
+    /// Answers the callers.
     fn answer(self, answer: Result<Value, Error>) {
         let call = self.group.queues().in_flight.remove(&self.number);
-        let Some(InFlight { load, slot, clock, .. }) = call else { return };
+        let Some(InFlight { load, slot, .. }) = call else { return };
         let context = &self.group.context;
-        let fell_behind = |now| context.clocks.answered(slot, clock, now, context.waits.now());
-        if let Some(again) = load.answer(answer, &fell_behind) {
-            let (callers, until) = (again.callers(), again.first_end());
-            let mut queues = self.group.queues();
-            let call = Call::new(&self.group, &mut queues, slot, again, callers);
-            // Their deadlines were not watched since the load was taken out.
-            self.group.watch_until(queues, until);
-            // Boxed, since `run_alone` calls this.
-            let run: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(call.run_alone(slot));
-            self.group.context.runtime.spawn(run);
-        }
+        load.answer(answer, &|now| context.clocks.answered(slot, now, context.waits.now()));
     }
 
     /// A call for each part of the load. They do not hold up the calls behind them, so their

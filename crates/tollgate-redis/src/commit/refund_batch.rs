@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
-use tollgate_core::{Clock, Policy, Stamp, Status, Timestamp, Verdict, Wait};
+use tollgate_core::{Policy, Stamp, Status, Timestamp, Verdict, Wait};
 
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::context::CallContext;
 use super::group::Load;
 use crate::error::{Cause, Error};
 use crate::link::Text;
-use crate::wire::args::{ScriptArgs, ServerTime};
+use crate::wire::args::ScriptArgs;
 use crate::wire::names::{BoundedKey, KeyNames, Name};
 use crate::wire::numbers::{self, Doubles};
 use crate::wire::script::Parts;
@@ -52,8 +52,13 @@ impl RefundEntry {
     }
 
     /// Forgets what a key has used of a policy.
-    pub(crate) fn reset(names: &KeyNames, key: &BoundedKey, policy: &Policy) -> RefundEntry {
-        RefundEntry { name: names.of(key, policy), refund: None }
+    pub(crate) fn resets(
+        names: &KeyNames,
+        key: &BoundedKey,
+        policy: &Policy,
+    ) -> impl Iterator<Item = RefundEntry> {
+        let all = [Some(names.of(key, policy)), names.of_earlier(key, policy)];
+        all.into_iter().flatten().map(|name| RefundEntry { name, refund: None })
     }
 
     /// The units to take from a total, and its name.
@@ -141,14 +146,14 @@ impl Load for RefundBatch {
 
     fn drop_abandoned(&mut self) {}
 
-    fn command(&self, context: &CallContext, text: Text, server: ServerTime) -> Option<Cmd> {
+    fn command(&self, context: &CallContext, text: Text, now: Timestamp) -> Option<Cmd> {
         let of_entry = |entry: &RefundEntry| 1 + usize::from(entry.tracked().is_some());
         let keys = self.entries().map(of_entry).sum();
         let script = context.scripts.refund(self.parts);
-        (keys > 0).then(|| context.command(script, text, keys, |cmd| self.write(cmd, context, server)))
+        (keys > 0).then(|| context.command(script, text, keys, |cmd| self.write(cmd, context, now)))
     }
 
-    fn answer(self, answer: Result<Value, Error>, _: &dyn Fn(Timestamp) -> bool) -> Option<RefundBatch> {
+    fn answer(self, answer: Result<Value, Error>, _: &dyn Fn(Timestamp)) {
         let mut held = self.held(&answer).into_iter();
         for request in self.requests {
             let held = held.by_ref().take(request.entries.len());
@@ -161,7 +166,6 @@ impl Load for RefundBatch {
                 Err(error) => Err(error.clone()),
             });
         }
-        None
     }
 
     fn split(self) -> Vec<RefundBatch> {
@@ -225,7 +229,7 @@ impl RefundBatch {
     }
 
     /// The keys and arguments of refund.lua and of untrack.lua.
-    fn write(&self, cmd: &mut Cmd, context: &CallContext, server: ServerTime) {
+    fn write(&self, cmd: &mut Cmd, context: &CallContext, now: Timestamp) {
         let groups = self.groups();
         let entries = || groups.iter().flat_map(|group| &group.entries).map(|(_, entry)| *entry);
         let tracked = || entries().filter_map(RefundEntry::tracked);
@@ -235,13 +239,13 @@ impl RefundBatch {
         for (_, name) in tracked() {
             cmd.arg(&**name);
         }
-        if let Some(now) = context.clock.as_ref().map(Clock::now) {
-            cmd.arg(now.as_micros());
+        if let Some(clock) = &context.clock {
+            cmd.arg(clock.now().as_micros());
         }
         let mut numbers = Doubles::new();
         for group in &groups {
             match group.entries.first().and_then(|(_, entry)| entry.refund.as_ref()) {
-                Some(Refund { args, .. }) => args.write_refunds(&mut numbers, server),
+                Some(Refund { args, .. }) => args.write_refunds(&mut numbers, now),
                 None => ScriptArgs::write_resets(&mut numbers),
             }
             numbers.push(group.entries.len() as u64);

@@ -19,20 +19,11 @@ pub(crate) struct ScriptArgs {
     pub(crate) part: Part,
 }
 
-/// What the caller knows of the server's clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ServerTime {
-    /// About the time that it shows. Only calendar windows need it.
-    pub(crate) now: Timestamp,
-    /// Whether it is behind a time that it has shown before.
-    pub(crate) is_behind: bool,
-}
-
 /// More than any bucket holds, and the last integer up to which doubles are exact.
 const NEVER_US: u64 = 1 << 53;
 
 /// How many arguments are sent with every algorithm. Unused ones are zero.
-const ARGUMENTS: usize = 7;
+const ARGUMENTS: usize = 11;
 
 impl ScriptArgs {
     pub(crate) fn new(policy: &Policy, cost: u64, log: SlidingLogLayout) -> ScriptArgs {
@@ -50,11 +41,12 @@ impl ScriptArgs {
     }
 
     /// Whether the cost is a positive number of whole microseconds, so that gcra_whole.lua can add
-    /// it to TAT with `INCRBY`. The horizon is bounded so that a TAT beyond it is still an exact
-    /// double, even at [`Timestamp::MAX`](tollgate_core::Timestamp::MAX).
+    /// it to TAT with `INCRBY`. It makes no debt. The horizon is bounded so that a TAT beyond it is
+    /// still an exact double, even at [`Timestamp::MAX`](tollgate_core::Timestamp::MAX).
     pub(crate) fn has_whole_cost(&self) -> bool {
         matches!(self.part, Part::Gcra | Part::LeakyBucket)
             && self.policy.horizon().0 < NEVER_US / 2
+            && self.policy.horizon() <= self.policy.reach()
             && matches!(self.emission(), Some((1.., 0)))
     }
 
@@ -101,14 +93,15 @@ impl ScriptArgs {
         numbers.push(if self.tracks_usage() { self.cost.min(NEVER_US) } else { 0 });
     }
 
-    /// Appends the algorithm and its arguments, for a server with this time.
-    pub(crate) fn write(&self, numbers: &mut Doubles, server: ServerTime) {
-        self.write_with(numbers, server, self.emission().unwrap_or((NEVER_US, 0)));
+    /// Appends the algorithm and its arguments, for a server whose clock shows about this time. Only
+    /// calendar windows need it.
+    pub(crate) fn write(&self, numbers: &mut Doubles, now: Timestamp) {
+        self.write_with(numbers, now, self.emission().unwrap_or((NEVER_US, 0)));
     }
 
     /// The same for refunds, whose units follow.
-    pub(crate) fn write_refunds(&self, numbers: &mut Doubles, server: ServerTime) {
-        self.write_with(numbers, server, (0, 0));
+    pub(crate) fn write_refunds(&self, numbers: &mut Doubles, now: Timestamp) {
+        self.write_with(numbers, now, (0, 0));
     }
 
     /// Appends the refund of a grant with this stamp: its units, and their span. That is at most
@@ -125,7 +118,7 @@ impl ScriptArgs {
         (0..1 + ARGUMENTS).for_each(|_| numbers.push(0));
     }
 
-    fn write_with(&self, numbers: &mut Doubles, server: ServerTime, emission: (u64, u32)) {
+    fn write_with(&self, numbers: &mut Doubles, now: Timestamp, emission: (u64, u32)) {
         let policy = &self.policy;
         let (limit, window) = (policy.quota().limit(), micros(policy.quota().window()));
         // A larger cost is refused anyway.
@@ -138,13 +131,14 @@ impl ScriptArgs {
         match self.part {
             Part::FixedWindow => {
                 let is_aligned = policy.algorithm() == Algorithm::FIXED_WINDOW_ALIGNED;
-                put(&[limit, window, is_aligned.into(), cost, policy.charges_nothing().into()]);
+                put(&[limit, window, is_aligned.into(), cost]);
             }
             Part::CalendarWindow => {
                 let Algorithm::CalendarWindow { boundaries } = policy.algorithm() else { return put(&[]) };
-                let [first, second, third, last] = boundaries.around(server.now);
+                let [first, second, third, last] = boundaries.around(now);
                 put(&[limit, window, cost, first, second, third, last]);
             }
+            Part::Block => put(&[limit, window, cost, policy.charges_nothing().into()]),
             Part::SlidingWindow | Part::SlidingLogList | Part::SlidingLogSortedSet => {
                 put(&[limit, window, cost]);
             }
@@ -155,17 +149,20 @@ impl ScriptArgs {
             Part::InFlight => put(&[limit, window, cost, random_number()]),
             Part::Gcra | Part::LeakyBucket => {
                 let (horizon, horizon_parts) = policy.horizon();
-                let (cost, cost_parts) = emission;
-                let (furthest, furthest_parts) =
-                    if server.is_behind { policy.with_clock_behind().furthest() } else { policy.furthest() };
+                let (reach, reach_parts) = policy.reach();
+                let (span, span_parts) = emission;
                 put(&[
                     policy.parts().into(),
                     horizon,
                     horizon_parts.into(),
-                    furthest,
-                    furthest_parts.into(),
+                    reach,
+                    reach_parts.into(),
+                    span,
+                    span_parts.into(),
                     cost,
-                    cost_parts.into(),
+                    limit,
+                    policy.version_burst(),
+                    window,
                 ]);
             }
         }
@@ -183,6 +180,7 @@ impl ScriptArgs {
     fn width(&self) -> usize {
         match self.part {
             Part::Gcra | Part::LeakyBucket if self.policy.parts() == 1 => 1,
+            Part::Block => 1,
             Part::Gcra | Part::LeakyBucket | Part::FixedWindow | Part::CalendarWindow => 2,
             Part::SlidingWindow | Part::InFlight => 3,
             Part::SlidingBuckets | Part::SlidingLogList | Part::SlidingLogSortedSet => 4,

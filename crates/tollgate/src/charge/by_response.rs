@@ -104,8 +104,8 @@ impl ByResponse {
             let (headers, extensions) = (response.headers().clone(), response.extensions().clone());
             let in_body = match kind {
                 GrpcType::Plain => None,
-                GrpcType::Web => Some(WebTrailers::new(false)),
-                GrpcType::WebText => Some(WebTrailers::new(true)),
+                GrpcType::Web => Some(Box::new(WebTrailers::new(false))),
+                GrpcType::WebText => Some(Box::new(WebTrailers::new(true))),
             };
             let by_trailers = ByTrailers { in_body, status: head.status, headers, extensions, charges: self };
             return (Vec::new(), Some(by_trailers));
@@ -129,8 +129,8 @@ impl fmt::Debug for ByResponse {
 /// before that, they stay.
 #[derive(Debug)]
 pub(crate) struct ByTrailers {
-    /// Of gRPC-Web.
-    in_body: Option<WebTrailers>,
+    /// Of gRPC-Web. Boxed, so that other bodies stay small.
+    in_body: Option<Box<WebTrailers>>,
     status: StatusCode,
     headers: HeaderMap,
     extensions: Extensions,

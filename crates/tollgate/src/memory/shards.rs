@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use tollgate_core::Clock;
 use tollgate_core::algorithm::State;
+use tollgate_core::{Algorithm, Clock, Policy, Timestamp};
 
 use super::totals::TotalsTable;
 use crate::table::Table;
@@ -17,8 +17,6 @@ pub(super) struct Shards {
     overflow: Mutex<Table<State>>,
     /// Decisions by an overflow entry.
     overflows: AtomicU64,
-    /// The latest time that a clock has shown which may go back, in microseconds.
-    latest_us: AtomicU64,
     pub(super) totals: TotalsTable,
     /// Those of rules in shadow, once there is one: they push out no others.
     in_shadow: OnceLock<Arc<Shards>>,
@@ -31,7 +29,6 @@ impl Shards {
             tables: Sharded::new(max_keys, clock),
             overflow: Mutex::new(Table::new(usize::MAX)),
             overflows: AtomicU64::new(0),
-            latest_us: AtomicU64::new(0),
             totals,
             in_shadow: OnceLock::new(),
         }
@@ -45,17 +42,14 @@ impl Shards {
         Arc::clone(self.in_shadow.get_or_init(new))
     }
 
-    /// Whether the clock is behind a time that it has shown before: see
-    /// [`Policy::with_clock_behind`](tollgate_core::Policy::with_clock_behind).
+    /// The time by which a policy decides, when the clock shows `now`: that of the wall clock for
+    /// windows of a calendar, so that they follow its steps.
     #[inline]
-    pub(super) fn is_clock_behind(&self) -> bool {
-        !self.tables.clock().only_moves_forward() && self.falls_back()
-    }
-
-    #[cold]
-    fn falls_back(&self) -> bool {
-        let now_us = self.tables.clock().now().as_micros();
-        self.latest_us.fetch_max(now_us, Ordering::Relaxed) > now_us
+    pub(super) fn time_for(&self, policy: &Policy, now: Timestamp) -> Timestamp {
+        match policy.algorithm() {
+            Algorithm::CalendarWindow { .. } => self.tables.clock().on_the_wall(now),
+            _ => now,
+        }
     }
 
     pub(super) fn overflows(&self) -> u64 {
@@ -77,4 +71,11 @@ impl Shards {
             );
         }
     }
+}
+
+/// When a table may forget a state, if that expires at `expires` by the time of its policy, which
+/// shows `at` when the table's clock shows `now`.
+#[inline]
+pub(super) fn expiry(now: Timestamp, at: Timestamp, expires: Timestamp) -> Timestamp {
+    if at == now { expires } else { now.saturating_add(expires.saturating_since(at)) }
 }

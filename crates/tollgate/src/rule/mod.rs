@@ -160,8 +160,8 @@ impl Rule {
     /// **Callers choose a tier that is read from a header**, unless an outer layer has checked it.
     ///
     /// Tiers of one window share the state of a key. A caller that changes tier keeps its usage:
-    /// GCRA keeps its debt in time, the windows keep their counts. A tier of another window has a
-    /// state of its own. To count routes or methods separately, put them into the key:
+    /// GCRA keeps its debt in time, up to a bucket used up, and the windows keep their counts: see
+    /// [`Policy::version_burst`]. A tier of another window has a state of its own. To count routes or methods separately, put them into the key:
     /// `.by((PeerIp::new(), method()))`.
     ///
     /// Thousands of tiers cost a few comparisons of names. A closure that returns a `&'static str`
@@ -262,7 +262,7 @@ impl Rule {
     /// Blocks a key for a `time` after so many refusals by this rule: [`Policy::block_after`] says
     /// more. A blocked key is refused with [`Reason::Blocked`](crate::Reason::Blocked) by this
     /// rule, whatever its tier or class is. [`RequestLimiter`](crate::RequestLimiter::unblock)
-    /// lifts a block.
+    /// lifts a block. Another time is for new blocks.
     ///
     /// Choose more refusals than a client makes that obeys `Retry-After`, and count by what a
     /// stranger cannot write: a stranger who sends requests with a key has that key blocked.

@@ -29,7 +29,7 @@ impl Rule {
     /// **Callers choose a quota that is read from a header**, unless an outer layer has checked it.
     ///
     /// All quotas share the state of a key. A caller whose quota changes keeps its usage, as with
-    /// [tiers](Rule::tiers). A quota for [requests in flight](Policy::in_flight) has the lease of
+    /// [tiers](Rule::tiers): a token bucket for at most four quotas at a time. A quota for [requests in flight](Policy::in_flight) has the lease of
     /// the policy.
     ///
     /// ```

@@ -53,10 +53,8 @@ pub(crate) enum Mistake {
     StatusesBackwards,
     DoublesForTime,
     ClockBackIsANewKey,
-    /// Debt beyond the reach of a policy is always taken for that of a clock that ran ahead.
+    /// A refusal forgets what other versions of the policy owe.
     CutsOtherVersions,
-    /// Such debt is never cut.
-    KeepsDebtOfTheFuture,
     /// Time never goes back, so a retry after its wait is too early by the step of the clock.
     ClockBackIsIgnored,
     RemainingBeforeTheCharge,
@@ -117,7 +115,7 @@ pub(crate) enum SlotMistake {
     SeveralAlwaysWait,
     /// Looks under one lock and claims under another.
     LooksThenClaims,
-    LeaseIsNotInTheScope,
+    LeaseIsInTheScope,
     LimitIsInTheScope,
     ResetKeepsSlots,
     RenewalDoesNothing,
@@ -132,6 +130,8 @@ pub(crate) enum SlotMistake {
     WaitIsTheLease,
     /// A denial waits for the first lease, even if more have to end.
     WaitIsTheFirst,
+    /// A refusal under a shorter lease ends slots of a longer one.
+    CutsLongerLeases,
     /// A clock that steps back leaves slots ahead.
     KeepsTheFuture,
 }

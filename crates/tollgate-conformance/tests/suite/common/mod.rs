@@ -74,34 +74,19 @@ impl OneLock {
     }
 
     fn now(&self) -> Timestamp {
-        self.time().0
-    }
-
-    /// The time, and whether the clock is behind one that it has shown before.
-    fn time(&self) -> (Timestamp, bool) {
         let now = self.clock.now();
         let latest = self.latest.fetch_max(now.as_micros(), Ordering::AcqRel);
-        let is_behind = now.as_micros() < latest;
-        let now = match self.mistake {
+        match self.mistake {
             // Loses three digits of a microsecond, as 1.76e+15 does.
             Mistake::DoublesForTime => Timestamp::from_micros(now.as_micros() / 1_000 * 1_000),
             Mistake::ClockBackIsIgnored => now.max(Timestamp::from_micros(latest)),
             _ => now,
-        };
-        (now, is_behind)
+        }
     }
 
-    /// The policy, or if the clock is behind its variant for that.
+    /// The policy, or what a mistake makes of it.
     fn effective(&self, policy: &Policy) -> Policy {
-        if let Some(changed) = self.without_headroom(policy) {
-            return changed;
-        }
-        let cuts = match self.mistake {
-            Mistake::CutsOtherVersions => true,
-            Mistake::KeepsDebtOfTheFuture => false,
-            _ => self.time().1,
-        };
-        if cuts { policy.with_clock_behind() } else { policy.clone() }
+        self.without_headroom(policy).unwrap_or_else(|| policy.clone())
     }
 
     /// A class under a wrong quota of the same scope.
@@ -226,8 +211,14 @@ impl OneLock {
             let mut stamp = Stamp::default();
             let mut wait = Wait::None;
             let mut remaining = look.remaining;
+            let mut reset = state.reset_after(pair.policy, now);
             if granted == 0 {
                 wait = self.wait(state.refuse(pair.policy, now, look, pair.cost, times).wait());
+                if self.mistake == Mistake::CutsOtherVersions && state.is_record() {
+                    *state = State::new(pair.policy);
+                    let look = state.look(pair.policy, now);
+                    state.charge(pair.policy, now, look, look.room);
+                }
                 let charges = match self.mistake {
                     Mistake::ChargesDenied => times.max() > 0,
                     Mistake::LookCharges => times == Times::LOOK,
@@ -240,6 +231,7 @@ impl OneLock {
                 let units = pair.cost.saturating_mul(u64::from(granted)).min(look.room);
                 let charge = state.charge(pair.policy, now, look, units);
                 stamp = charge.status.stamp();
+                reset = charge.status.reset_after();
                 delay = match self.mistake {
                     Mistake::NoDelay => Duration::ZERO,
                     Mistake::DelayOfTheLast => charge.delay,
@@ -249,7 +241,6 @@ impl OneLock {
                     remaining = remaining.saturating_sub(units);
                 }
             }
-            let mut reset = state.reset_after(pair.policy, now);
             if self.mistake == Mistake::ResetTooEarly {
                 reset = reset.saturating_sub(Duration::from_micros(1));
             }
