@@ -434,7 +434,7 @@ async fn those_who_wait_ask_by_other_keys_and_rules_too() {
     let exports =
         |name, limit| Policy::in_flight(name, limit).by(user()).wait_at_most(Duration::from_secs(60));
     for (next, expected) in [
-        // Another rule: nobody holds its slots.
+        // Another rule: no request holds its slots.
         (exports("others", 3), vec!["a", "b", "c", "d"]),
         // No slots at all.
         (per_user("rate", 2), vec!["a", "b", "c"]),

@@ -110,8 +110,8 @@
 //!   the kind [`Overloaded`](tollgate_core::ErrorKind::Overloaded).
 //! - **Replacement.** A connection that ends, or that leaves three calls in a row unanswered, is
 //!   replaced. All connections to a server are replaced at once in two cases: the server turns out
-//!   to be a replica; or more calls in a row are left unanswered, over all connections, than checks,
-//!   refunds and rules in shadow have connections (at least three).
+//!   to be a replica; or more calls in a row are left unanswered, over all connections, than
+//!   checks, refunds and rules in shadow have connections (at least three).
 //! - **A connection that works is kept.** If a name or a load balancer moves to another server,
 //!   stop the old server. Processes that are connected to it stay, and would count apart.
 //! - **The masters of a Cluster fail apart.** No caller waits for a master that has none of its

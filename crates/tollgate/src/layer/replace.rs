@@ -80,8 +80,8 @@ where
     ///   they would have.
     /// - [Leases](crate::StoreExt::leased) of an earlier quota are not spent any more.
     ///   [Denials](crate::StoreExt::deny_cache) of an earlier quota are forgotten.
-    /// - Callers that wait for a slot, or in [`until_ready`], ask again at once by the new rules, in
-    ///   their order. What they have waited counts.
+    /// - Callers that wait for a slot, or in [`until_ready`], ask again at once by the new rules.
+    ///   They keep their order, and what they have waited counts.
     /// - All options of the layer stay: the store, the fields, the observers, the metrics.
     ///
     /// If two threads replace rules at once, the sets follow each other. A fleet replaces the rules

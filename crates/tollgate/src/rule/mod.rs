@@ -354,8 +354,8 @@ impl Rule {
         self.exemptions.iter().any(|exemption| exemption.exempts(head))
     }
 
-    /// The same rule, which is not looked at for requests with other paths than these, or than those
-    /// that begin as these before `*`. An [exemption](Rule::exempt) must exempt these requests too.
+    /// The same rule, which is looked at only for requests with these paths, or with paths that
+    /// begin as these before `*`. An [exemption](Rule::exempt) must exempt all others, too.
     #[cfg(any(test, feature = "config"))]
     pub(crate) fn only_on<'a>(self, paths: impl IntoIterator<Item = &'a str>) -> Rule {
         Rule { paths: Some(paths.into_iter().map(Box::from).collect()), ..self }
