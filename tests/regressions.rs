@@ -38,6 +38,9 @@
 //! | A wait of -1, or of 115 days, because a denied request of large cost was charged | suite `basics::a_denied_large_cost_does_not_change_the_wait`; [`a_denied_large_cost_does_not_change_the_reported_wait`] |
 //! | A denied rule charges the others | suite `sets::a_denied_policy_charges_none_of_the_others`; [`a_request_refused_by_burst_leaves_daily_untouched`] |
 //! | A month has 30 days, day 31 is lost in February, or a day has always 24 hours | `calendar/zones.rs`: `boundaries_equal_those_of_python_over_forty_years`, `days_have_23_24_or_25_hours_and_months_as_many_days_as_they_have` |
+//! | An edit of zone or anchor forgives a calendar window, again with each edit | suite `changes::other_boundaries_apply_when_the_window_has_ended`; `calendar/edits.rs`: `twenty_years_of_edits_forgive_no_window`, `memory_and_redis_answer_alike_over_edits`; `calendar/fleet.rs`: `two_processes_with_two_anchors_share_one_quota`; `calendar/wrappers.rs`: `a_lease_that_outlives_an_edit_lifts_no_limit` |
+//! | A calendar window in memory follows a clock that was read once | `calendar/steps.rs`: `a_window_ends_when_the_wall_clock_steps_beyond_its_end`, `a_window_keeps_its_end_when_the_wall_clock_steps_back` |
+//! | Another time to live of slots lets more run, and a longer block frees its keys | suite `slot_leases::another_lease_ends_no_slot_and_adds_none`, `blocks::another_time_changes_no_block_that_runs`; `service/replace.rs`: `another_lease_lets_no_more_requests_run`, `another_time_of_blocks_frees_no_blocked_key`; `redis/slots.rs`: `an_edit_of_the_lease_ends_no_slot_that_runs`; `redis/blocks.rs`: `a_block_of_another_time_is_refused_until_its_own_end` |
 //! | A rule in shadow changes what an enforced one decides | `service/shadow.rs`: `no_answer_field_charge_or_slot_differs_from_a_run_without`; `redis/shadow.rs` |
 //! | A rule in shadow evicts keys of enforced ones, or starts blocks that others enforce | `service/apart_in_shadow.rs`: `a_flood_of_keys_in_shadow_evicts_no_key_of_an_enforced_rule`, `a_rule_in_shadow_neither_charges_nor_blocks_its_enforced_namesake`, `denials_in_shadow_push_out_no_denial_of_an_enforced_rule`; `redis/shadow.rs`: `a_rule_in_shadow_neither_charges_nor_blocks_its_enforced_namesake` |
 //! | Rules in shadow make enforced decisions late | `redis/shadow.rs`: `no_check_in_shadow_is_sent_while_an_enforced_one_waits`, `a_call_in_shadow_carries_little_work`; `service/apart_in_shadow.rs`: `failures_in_shadow_open_no_circuit_and_are_counted_as_dropped` |
@@ -98,7 +101,7 @@
 //! | A leaky bucket keeps the places of callers that have left | `axum_server/deadlines.rs`: `a_client_that_disconnects_in_the_queue_gives_its_place_back` |
 //! | A request is delayed beyond its own deadline | `grpc/deadlines.rs`: `calls_that_cannot_meet_their_deadline_do_not_hold_up_the_next` |
 //! | A missing peer address is blamed on the caller | `alone/missing_peer.rs`: `a_missing_peer_address_is_a_500_and_the_log_names_the_missing_call` |
-//! | A rule by an extension that no layer has set gives no hint | `missing_extension.rs`: `a_missing_extension_is_named_once_in_the_log` |
+//! | A rule by an extension that no layer has set gives no hint | `alone/missing_extension.rs`: `a_missing_extension_is_named_once_in_the_log` |
 //! | A merged part with `.layer` charges the unknown paths of the whole app | `axum_server/paths.rs`: `a_merged_part_with_layer_charges_unknown_paths_of_the_whole_app`, `a_merged_part_with_route_layer_charges_its_own_routes_only` |
 //! | A denial in a log does not say which limit refused | `service/responses.rs`: `the_text_of_a_denial_names_the_policies_that_refused` |
 //! | A table full of denied keys goes unnoticed | `memory_store/cap.rs`: `a_full_table_of_denied_keys_is_logged_once_and_counted` |
@@ -109,9 +112,9 @@
 //! | Invented keys fill a cache of denials without a bound | `scale/denials.rs`: `invented_keys_do_not_exceed_the_capacity` |
 //! | A label of metrics holds a key, and invented keys fill the memory | `../examples/playground/tests/metrics.rs`: `invented_keys_add_no_series_and_no_label_holds_a_key` |
 //! | Counts of usage are never trimmed | `usage/flushes.rs`: `old_minutes_are_forgotten`; `usage/over_redis.rs`: `invented_keys_do_not_add_entries_beyond_the_stated_number`; `usage/exact.rs`: `invented_keys_do_not_grow_the_usage_without_bound` |
-//! | Processes that count locally exceed the limit together | `scale/fleets.rs`: `ten_thousand_fleets_with_faults_keep_every_bound` |
+//! | Processes that count locally exceed the limit together | `scale/fleets.rs`: `thousands_of_fleets_with_faults_keep_every_bound` |
 //! | Units that were fetched ahead are spent twice | `../crates/tollgate/src/scale/lease/account/schedules.rs`: `requests_refetches_and_ends_use_each_unit_once`, `refused_sets_take_back_no_unit_twice`; `scale/runtimes.rs`: `a_runtime_that_ends_with_fetches_on_their_way_grants_nothing_twice` |
-//! | A lease counts from its answer, and is spent in the next window | `scale/fleets.rs`: `ten_thousand_fleets_with_faults_keep_every_bound`; `scale/runtimes.rs`: `a_lease_that_arrives_after_its_life_is_refunded` |
+//! | A lease counts from its answer, and is spent in the next window | `scale/fleets.rs`: `thousands_of_fleets_with_faults_keep_every_bound`; `scale/runtimes.rs`: `a_lease_that_arrives_after_its_life_is_refunded` |
 //! | Units that were fetched ahead outlive their lease while Redis is down | `scale/outages.rs`: `leases_are_spent_without_the_store_until_they_end`, `each_policy_keeps_deadline_and_bound_in_an_outage` |
 //! | A background task ends with its runtime, and unused units are never given back | `scale/runtimes.rs`: `a_second_runtime_returns_what_is_left_by_the_first` |
 //! | Units held while a circuit opens stay charged until the window ends | `scale/runtimes.rs`: `units_unspent_while_the_circuit_is_open_are_refunded_later` |

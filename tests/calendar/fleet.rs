@@ -1,11 +1,11 @@
 //! Processes whose clocks differ, over one Redis.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Stdio};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use tollgate_test_servers::{Cluster, Kind, Server, libfaketime};
+use tollgate_test_servers::{Cluster, Kind, Server};
+
+use crate::calendar::process_control::{Answer, Process};
 
 const LIMIT: u64 = 6;
 
@@ -17,52 +17,6 @@ const UNTIL_THE_NEXT: u64 = 20_000_000;
 /// How far the clocks of the processes are ahead, in seconds. The last two are wrong by more than a
 /// window.
 const CLOCKS: [i64; 5] = [0, 300, -300, 86_400, -86_400];
-
-/// An answer of a process, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    /// The start of the window.
-    Granted(u64),
-    /// The wait.
-    Denied(u64),
-}
-
-struct Process {
-    child: Child,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Process {
-    fn start(url: &str, boundaries: &[u64], ahead: i64) -> Process {
-        let mut command = crate::process_of("calendar");
-        command.arg(url).arg(LIMIT.to_string()).args(boundaries.iter().map(u64::to_string));
-        if ahead != 0 {
-            command.env("LD_PRELOAD", libfaketime().unwrap()).env("FAKETIME", format!("{ahead:+}"));
-            // Otherwise timers are wrong, too.
-            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-        }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        Process { child, answers }
-    }
-
-    fn ask(&mut self) -> Answer {
-        self.child.stdin.as_mut().unwrap().write_all(b"ada\n").unwrap();
-        let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
-        match line.trim_end().split_once(' ') {
-            Some(("granted", start)) => Answer::Granted(start.parse().unwrap()),
-            Some(("denied", wait)) => Answer::Denied(wait.parse().unwrap()),
-            _ => panic!("a process said {line:?}"),
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill().and_then(|()| self.child.wait());
-    }
-}
 
 /// The server's time, in microseconds since the epoch.
 fn now(server: &Server) -> u64 {
@@ -77,10 +31,10 @@ fn ask_in_turn(processes: &mut [Process]) -> Vec<Answer> {
     (0..rounds).flat_map(|_| processes.iter_mut().map(Process::ask).collect::<Vec<_>>()).collect()
 }
 
-/// The whole quota, by the window that began at `start`, and then only denials.
-fn is_one_quota_of(start: u64, answers: &[Answer]) -> bool {
+/// The whole quota, by the window that ends at `end`, and then only denials.
+fn is_one_quota_of(end: u64, answers: &[Answer]) -> bool {
     let granted = usize::try_from(LIMIT).unwrap();
-    answers[..granted].iter().all(|answer| *answer == Answer::Granted(start))
+    answers[..granted].iter().all(|answer| *answer == Answer::Granted(end))
         && answers[granted..].iter().all(|answer| matches!(answer, Answer::Denied(_)))
 }
 
@@ -109,28 +63,45 @@ fn a_fleet_whose_clocks_differ_changes_the_window_once_in_a_cluster() {
 fn changes_the_window_once(url: &str, server: &Server) {
     let starts = now(server) + UNTIL_THE_NEXT;
     let boundaries: Vec<u64> = (0..5).map(|n| starts - 2 * HOUR + n * HOUR).collect();
-    let start = |ahead: &i64| Process::start(url, &boundaries, *ahead);
+    let start = |ahead: &i64| Process::start(url, LIMIT, &boundaries, *ahead);
     let mut processes: Vec<_> = CLOCKS.iter().map(start).collect();
     let before = ask_in_turn(&mut processes);
     // The first calls of processes that know no time of the server yet.
     let fresh: Vec<_> = CLOCKS.iter().map(|ahead| start(ahead).ask()).collect();
     assert!(now(server) < starts, "the machine is too slow for this test");
-    assert!(is_one_quota_of(starts - HOUR, &before), "{before:?}");
+    assert!(is_one_quota_of(starts, &before), "{before:?}");
     for answer in before.iter().skip(before.len() / 2).chain(&fresh) {
         assert!(matches!(answer, Answer::Denied(wait) if *wait <= UNTIL_THE_NEXT), "{answer:?}");
     }
 
     let first = loop {
         match processes[1].ask() {
-            Answer::Granted(start) => break start,
+            Answer::Granted(end) => break end,
             Answer::Denied(_) => assert!(now(server) < starts + 60_000_000, "no next window"),
         }
         sleep(Duration::from_millis(5));
     };
-    assert_eq!(first, starts, "the start of the next window");
+    assert_eq!(first, starts + HOUR, "the end of the next window");
     assert!(now(server) >= starts, "a window began before its time");
     let mut after = vec![Answer::Granted(first)];
     after.extend(ask_in_turn(&mut processes));
     after.extend(CLOCKS.iter().map(|ahead| start(ahead).ask()));
-    assert!(is_one_quota_of(starts, &after), "{after:?}");
+    assert!(is_one_quota_of(starts + HOUR, &after), "{after:?}");
+}
+
+/// While an edit of the anchor is rolled out: their windows begin half an hour apart.
+#[test]
+fn two_processes_with_two_anchors_share_one_quota() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let half = now(&server) - HOUR / 4;
+    let of = |first: u64| -> Vec<u64> { (0..5).map(|n| first - 2 * HOUR + n * HOUR).collect() };
+    let (east, west) = (of(half), of(half + HOUR / 2));
+    for (key, order) in [("ada", [&east, &west]), ("bob", [&west, &east])] {
+        let mut processes = order.map(|boundaries| Process::start(&server.url(), LIMIT, boundaries, 0));
+        let end = order[0].iter().copied().find(|at| *at > now(&server)).unwrap();
+        let rounds = 2 * usize::try_from(LIMIT).unwrap();
+        let ask = |_| processes.iter_mut().map(|process| process.ask_for(key)).collect::<Vec<_>>();
+        let answers: Vec<Answer> = (0..rounds).flat_map(ask).collect();
+        assert!(is_one_quota_of(end, &answers), "{key}, until {end}: {answers:?}");
+    }
 }

@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
+mod edits;
 mod fleet;
+mod process_control;
+mod steps;
 mod wrappers;
 mod zones;
 

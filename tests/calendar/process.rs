@@ -5,11 +5,12 @@ use std::io;
 use std::time::Duration;
 
 use tollgate::store::{Check, Store, Times};
-use tollgate::{Algorithm, Boundaries, Key, Policy, Quota, Wait};
+use tollgate::{Algorithm, Boundaries, Key, MemoryStore, Policy, Quota, Wait};
 use tollgate_redis::RedisStore;
 
 /// `URL LIMIT BOUNDARY...`: for each line of the input, one unit of `LIMIT` in the windows between
-/// these boundaries. Prints the start of the window that pays for it, or the wait for the next.
+/// these boundaries. Prints the end of the window that pays for it, or the wait for the next. The
+/// URL `memory` is a store in memory.
 #[tokio::main]
 pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
     let [url, limit, boundaries @ ..] = words else { panic!("what is {words:?}?") };
@@ -17,10 +18,16 @@ pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
     let boundaries = Boundaries::try_new(boundaries.leak())?;
     let quota = Quota::try_new(limit.parse()?, Duration::from_secs(3_600))?;
     let policy = Policy::try_from_parts("hourly", quota, Algorithm::CalendarWindow { boundaries })?;
-    let store = RedisStore::connect(url).await?;
+    match url.as_str() {
+        "memory" => answer(&MemoryStore::new(), &policy).await,
+        url => answer(&RedisStore::connect(url).await?, &policy).await,
+    }
+}
+
+async fn answer<S: Store<Error: Error + 'static>>(store: &S, policy: &Policy) -> Result<(), Box<dyn Error>> {
     for line in io::stdin().lines() {
         let key = Key::from(line?);
-        let verdict = store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait().await?;
+        let verdict = store.acquire(&[Check::new(policy, &key, 1)], Times::ONCE).wait().await?;
         match verdict.wait() {
             Wait::None => println!("granted {}", verdict.each()[0].stamp().micros()),
             Wait::For(wait) => println!("denied {}", wait.as_micros()),

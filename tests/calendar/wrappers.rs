@@ -50,3 +50,37 @@ async fn a_cached_denial_ends_with_the_window() {
     }
     assert!(acquire(&cached, &policy, "ada", 1).await.is_granted());
 }
+
+/// Units that were fetched for a window are spent in it or never, whatever an edit says of its end.
+#[tokio::test]
+async fn a_lease_that_outlives_an_edit_lifts_no_limit() {
+    let time = before_midnight();
+    let lease = Lease::at_most(100).lasting(Duration::from_secs(10)).clock(&time);
+    let leased = Later::deciding_first(store(&time)).leased(lease);
+    // In New York the day ends five hours later.
+    let (berlin, york) = ("Europe/Berlin", "America/New_York");
+    let of = |zone| CalendarWindow::day(zone).policy("daily", LIMIT);
+    let (before, after, key) = (of(berlin), of(york), Key::from("ada"));
+    let mut granted = 0;
+    while leased.held(&before, &key).is_none() {
+        granted += u64::from(acquire(&leased, &before, "ada", 1).await.times());
+        tokio::task::yield_now().await;
+        assert!(granted < LIMIT, "nothing is leased");
+    }
+    // The edit, with units on hand.
+    for _ in 0..2 * LIMIT {
+        granted += u64::from(acquire(&leased, &after, "ada", 1).await.times());
+        tokio::task::yield_now().await;
+    }
+    assert!(granted <= LIMIT, "{granted} in the running window");
+    let wait = acquire(&leased, &after, "ada", 1).await.wait();
+    assert_eq!(wait, Wait::For(Duration::from_secs(2)), "the running window ends at midnight in Berlin");
+    time.advance(Duration::from_secs(2));
+    let mut granted = 0;
+    for at in 0..2 * LIMIT {
+        let policy = if at % 2 == 0 { &before } else { &after };
+        granted += u64::from(acquire(&leased, policy, "ada", 1).await.times());
+        tokio::task::yield_now().await;
+    }
+    assert!(granted <= LIMIT, "{granted} in the next window");
+}

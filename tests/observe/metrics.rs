@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::body::Body;
 use http::{Request, Response};
@@ -427,18 +427,22 @@ struct Touched {
 }
 
 impl ExporterWithIdleTimeout {
+    fn series(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Touched>>> {
+        self.0.lock().expect("no test panics with the lock")
+    }
+
     fn handle(&self, key: &metrics::Key) -> Arc<Touched> {
-        Arc::clone(self.0.lock().unwrap().entry(key.to_string()).or_default())
+        Arc::clone(self.series().entry(key.to_string()).or_default())
     }
 
     fn scrape(&self) -> BTreeSet<String> {
-        let mut all = self.0.lock().unwrap();
+        let mut all = self.series();
         all.retain(|_, series| series.since_scrape.swap(false, Ordering::Relaxed));
         all.keys().cloned().collect()
     }
 
     fn sum(&self, name: &str, policy: &str) -> u64 {
-        let all = self.0.lock().unwrap();
+        let all = self.series();
         let of =
             all.iter().filter(|(key, _)| key.contains(name) && key.contains(&format!("policy = {policy}")));
         of.map(|(_, series)| series.count.load(Ordering::Relaxed)).sum()

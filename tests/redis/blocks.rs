@@ -114,6 +114,33 @@ async fn a_block_outlives_its_process_and_ends_on_time_or_when_it_is_lifted() {
     }
 }
 
+/// While an edit is rolled out, and after it.
+#[tokio::test]
+async fn a_block_of_another_time_is_refused_until_its_own_end() {
+    for &kind in Kind::EVERY {
+        let clock = ManualClock::new(Timestamp::from_micros(1_767_225_600_000_000));
+        let fresh = Fresh::with(shared(kind), SlidingLogLayout::List, |builder| builder.clock(&clock)).await;
+        let limiter = |time| {
+            let policy = Policy::new("guesses", Quota::per_day(9)).block_after(3, time);
+            Limiter::new([policy]).store(fresh.store.clone().fail_closed())
+        };
+        let (earlier, ada) = (limiter(BLOCK), Key::from("ada"));
+        earlier.block("guesses", &ada).await;
+        clock.advance(BLOCK / 2);
+        for time in [BLOCK / 100, 100 * BLOCK] {
+            let later = limiter(time);
+            assert_eq!(later.blocked("guesses", &ada).await, Some(BLOCK / 2), "{kind}");
+            later.block("guesses", &ada).await;
+            assert_eq!(earlier.blocked("guesses", &ada).await, Some(BLOCK / 2), "{kind}");
+        }
+        clock.advance(BLOCK / 2);
+        let later = limiter(100 * BLOCK);
+        assert_eq!(later.blocked("guesses", &ada).await, None, "{kind}");
+        later.block("guesses", &ada).await;
+        assert_eq!(earlier.blocked("guesses", &ada).await, Some(100 * BLOCK), "{kind}");
+    }
+}
+
 /// Callers of four processes are denied at once, so several of these may start a block.
 #[tokio::test]
 async fn observers_of_one_process_see_a_block_start() {

@@ -49,9 +49,8 @@ fn state_ends(policy: &Policy, stamp: Stamp) -> u64 {
         Algorithm::SlidingBuckets { buckets } => {
             (stamp.micros() + u64::from(buckets) + 1) * window.div_ceil(buckets.into())
         }
-        Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } | Algorithm::SlidingLog { .. } => {
-            stamp.micros() + window
-        }
+        Algorithm::FixedWindow { .. } | Algorithm::SlidingLog { .. } => stamp.micros() + window,
+        Algorithm::CalendarWindow { .. } => stamp.micros(),
         _ => stamp.micros() + u64::from(stamp.fraction() > 0),
     }
 }

@@ -131,6 +131,7 @@ impl Fresh {
         let form = match (policy.algorithm(), self.layout) {
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => "~sums~sorted-set",
             (Algorithm::SlidingLog { .. } | Algorithm::SlidingBuckets { .. }, _) => "~sums",
+            (Algorithm::CalendarWindow { .. }, _) => "~ends",
             _ => "",
         };
         format!("{}:2:{{={key}}}:{}{form}", self.prefix, policy.scope())

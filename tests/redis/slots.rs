@@ -137,6 +137,49 @@ async fn what_a_clock_that_stepped_back_left_ahead_ends_with_a_lease_from_now() 
     assert_eq!(free(store, &policy).await, 2);
 }
 
+/// By the server's clock, whose TTL of the key must not follow the shorter lease.
+#[tokio::test]
+async fn an_edit_of_the_lease_ends_no_slot_that_runs() {
+    for &kind in Kind::EVERY {
+        let server = shared(kind);
+        let fresh = Fresh::on(server).await;
+        let store = &fresh.store;
+        let of = |limit, lease| Policy::in_flight("exports", limit).with_lease(Duration::from_secs(lease));
+        assert!(claim(store, &of(1, 3_600)).await.is_some());
+        for lease in [3_600, 60, 15, 1] {
+            assert!(claim(store, &of(1, lease)).await.is_none(), "{kind}, {lease} s");
+        }
+        // One more with a short lease, and its renewal.
+        let short = claim(store, &of(2, 1)).await.unwrap();
+        assert_eq!(renew(store, &of(2, 1), short).await, Renewal::Held);
+        let ttl = || {
+            let left = server.command(&["PTTL", &fresh.name(&of(1, 1), "ada")]).unwrap();
+            left.trim().parse::<i64>().unwrap()
+        };
+        assert!(ttl() > 3_000_000, "{kind}: {}", ttl());
+        server.command(&["PERSIST", &fresh.name(&of(1, 1), "ada")]).unwrap();
+        assert!(claim(store, &of(1, 1)).await.is_none());
+        assert!(ttl() > 3_000_000, "{kind}: a refusal gives the key an end again, {}", ttl());
+    }
+}
+
+/// The holder of a slot with the longer lease may still run.
+#[tokio::test]
+async fn a_refusal_by_a_shorter_lease_cuts_no_longer_one() {
+    let (fresh, clock) = with_clock(shared(Kind::Valkey9_1)).await;
+    let (store, long) = (&fresh.store, exports(1).with_lease(4 * LEASE));
+    let stamp = claim(store, &long).await.unwrap();
+    clock.advance(LEASE);
+    assert_eq!(renew(store, &long, stamp).await, Renewal::Held);
+    for _ in 0..4 {
+        assert_eq!(acquire(store, &exports(1), "ada", 1).await.wait(), Wait::For(LEASE));
+        clock.advance(LEASE - Duration::from_micros(1));
+    }
+    assert!(claim(store, &exports(1)).await.is_none());
+    clock.advance(Duration::from_micros(4));
+    assert!(claim(store, &exports(1)).await.is_some());
+}
+
 #[tokio::test]
 async fn a_set_takes_all_of_its_slots_and_rates_or_none() {
     let fresh = Fresh::on(shared(Kind::Redis8_2)).await;

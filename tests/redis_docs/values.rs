@@ -1,7 +1,9 @@
 //! The examples of stored values in the documentation of tollgate-redis, on real servers.
 
+use std::time::Duration;
+
 use tollgate::store::{Check, Grant, Stamp, Store, Times};
-use tollgate::{Algorithm, Key, ManualClock, Policy, Quota, Timestamp};
+use tollgate::{Algorithm, CalendarWindow, Key, ManualClock, Policy, Quota, Timestamp};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 use tollgate_test_servers::{Kind, Server};
 
@@ -80,6 +82,17 @@ async fn prepare(server: &Server) {
     fixed.charge(0, 3).await;
     assert_eq!((fixed.used(59).await, fixed.used(60).await), (3, 0));
 
+    let mut monthly = Caller::new(server, "monthly", 100, Algorithm::Gcra).await;
+    monthly.policy = CalendarWindow::month("UTC").policy("monthly", 100);
+    monthly.charge(0, 3).await;
+    let last = 31 * 86_400 - 1;
+    assert_eq!((monthly.used(last).await, monthly.used(last + 1).await), (3, 0));
+
+    let mut blocked = Caller::new(server, "api", 100, Algorithm::Gcra).await;
+    let block = blocked.policy.clone().block_after(1, Duration::from_secs(900)).block();
+    blocked.policy = block.and_then(|block| block.with_debt()).expect("a block");
+    blocked.charge(0, 1).await;
+
     let sliding = Caller::new(server, "api", 100, Algorithm::SlidingWindow).await;
     for (seconds, units) in [(0, 3), (0, 40), (60, 5)] {
         sliding.charge(seconds, units).await;
@@ -124,7 +137,7 @@ fn printed(command: &str, answer: &str) -> String {
 async fn stored_values_are_as_documented() {
     let blocks: Vec<&str> =
         DOCS.split("```text\n> ").skip(1).map(|rest| rest.split_once("\n```").expect("its end").0).collect();
-    assert_eq!(blocks.len(), 11);
+    assert_eq!(blocks.len(), 13);
     for kind in Kind::EVERY {
         let server = Server::start(*kind).expect("a server");
         prepare(&server).await;

@@ -1,7 +1,5 @@
 //! What rules in shadow count is apart: it pushes out nothing of what is enforced.
 
-#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! Handlers that name a rule, while a file renames it, puts it in shadow, or takes its block away.
 
-#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
-
 use std::time::Duration;
 
 use tollgate::{Head, Key, Limiter, Policy, RateLimitLayer, Reason, Rule, SetupError};

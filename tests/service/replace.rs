@@ -13,8 +13,8 @@ use http::{Request, Response, StatusCode};
 use tokio::time::sleep;
 use tollgate::store::Renewal;
 use tollgate::{
-    Algorithm, Charges, Head, MemoryStore, Outcome, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer,
-    Reason, RequestLimiter, Rule, RuleChange, SetupError, Share, Slot, StoreExt,
+    Algorithm, CalendarWindow, Charges, Clock, Head, MemoryStore, Outcome, Policy, PolicyError, PolicyExt,
+    Quota, RateLimitLayer, Reason, RequestLimiter, Rule, RuleChange, SetupError, Share, Slot, StoreExt,
 };
 use tollgate_tests::{
     EVERY_ALGORITHM, Leasing, a_minute, call, clock, field, per_minute, per_user, request, store, user,
@@ -300,6 +300,64 @@ async fn a_permit_is_settled_by_the_rules_that_granted_it() {
     assert_eq!(seen.load(Ordering::Relaxed), 0, "its numbers are of other rules");
 }
 
+/// Shorter and longer, back and forth, while requests run.
+#[tokio::test]
+async fn another_lease_lets_no_more_requests_run() {
+    let jobs = |lease| Policy::in_flight("jobs", 1).with_lease(Duration::from_secs(lease)).by(user());
+    let layer = RateLimitLayer::new(jobs(60)).store(store(&clock()));
+    let mut running = Vec::new();
+    for lease in [60, 15, 1, 3_600, 15] {
+        let changes = layer.replace(jobs(lease)).unwrap();
+        assert_ne!(changes.of("jobs"), Some(RuleChange::StartsAgain), "{lease}");
+        running.extend(layer.limiter().check(&Head::from(&request("ada"))).await.ok());
+    }
+    assert_eq!(running.len(), 1);
+    running.clear();
+    assert!(layer.limiter().check(&Head::from(&request("ada"))).await.is_ok());
+}
+
+#[tokio::test]
+async fn another_time_of_blocks_frees_no_blocked_key() {
+    let time = clock();
+    let rule = |seconds| per_user("api", 9).block_after(3, Duration::from_secs(seconds));
+    let layer = RateLimitLayer::new(rule(60)).store(store(&time));
+    let ada = request("ada");
+    let key = per_user("api", 9).key(&Head::from(&ada)).unwrap();
+    layer.limiter().block("api", &key).await;
+    for seconds in [3_600, 1, 900] {
+        assert_eq!(layer.replace(rule(seconds)).unwrap().of("api"), Some(RuleChange::Changed));
+        assert_eq!(layer.limiter().blocked("api", &key).await, Some(Duration::from_secs(60)));
+    }
+    time.advance(Duration::from_secs(60));
+    assert_eq!(layer.limiter().blocked("api", &key).await, None, "it ends when it would have");
+    layer.limiter().block("api", &key).await;
+    assert_eq!(layer.limiter().blocked("api", &key).await, Some(Duration::from_secs(900)));
+}
+
+#[test]
+fn an_edit_of_a_calendar_says_when_it_takes_effect() {
+    let monthly = |zone, anchor, limit| {
+        let window = CalendarWindow::month(zone).anchor(anchor);
+        window.policy("monthly", limit).by(user())
+    };
+    let layer = RateLimitLayer::new(monthly("UTC", 1, 10));
+    let (before, changes) = (Clock::system().now(), layer.replace(monthly("UTC", 15, 10)).unwrap());
+    let Some(RuleChange::NextWindow(from)) = changes.of("monthly") else { panic!("{changes}") };
+    let ends = from.saturating_since(before);
+    assert!(!ends.is_zero() && ends <= Duration::from_secs(31 * 86_400), "{ends:?}");
+    let text = changes.to_string();
+    assert!(text.starts_with("version 2: \"monthly\" changed, with other windows from 20"), "{text}");
+    assert!(text.ends_with("-01 00:00:00 UTC on"), "{text}");
+    let same = layer.replace(monthly("utc", 15, 10)).unwrap();
+    assert_eq!(same.of("monthly"), None, "the same boundaries");
+    let limit = layer.replace(monthly("UTC", 15, 20)).unwrap();
+    assert_eq!(limit.of("monthly"), Some(RuleChange::Changed));
+    let text = layer.replace(monthly("UTC", 1, 30)).unwrap().to_string();
+    assert!(text.ends_with("-15 00:00:00 UTC on"), "{text}");
+    let day = CalendarWindow::day("UTC").policy("monthly", 30).by(user());
+    assert_eq!(layer.replace(day).unwrap().of("monthly"), Some(RuleChange::StartsAgain));
+}
+
 #[test]
 fn a_block_that_changes_is_no_new_quota() {
     let blocked = |seconds| per_user("api", 5).block_after(3, Duration::from_secs(seconds));
@@ -309,11 +367,14 @@ fn a_block_that_changes_is_no_new_quota() {
     }
 }
 
+/// The users whose requests a service got.
+type Noted = Arc<Mutex<Vec<String>>>;
+
 /// A service that notes the users whose requests it gets, and holds their slots for an hour.
 fn noting(
     layer: &RateLimitLayer,
-) -> (impl Fn(&'static str) -> tokio::task::JoinHandle<StatusCode> + use<>, Arc<Mutex<Vec<String>>>) {
-    let passed = Arc::<Mutex<Vec<String>>>::default();
+) -> (impl Fn(&'static str) -> tokio::task::JoinHandle<StatusCode> + use<>, Noted) {
+    let passed = Noted::default();
     let note = Arc::clone(&passed);
     let service = layer.layer(service_fn(move |request: Request<Body>| {
         let note = Arc::clone(&note);

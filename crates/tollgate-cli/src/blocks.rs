@@ -12,8 +12,8 @@ use crate::table::table;
 use crate::{keys, values};
 
 pub(crate) const BLOCK_AFTER_HELP: &str = "\
-A block that goes on ends when it would have. Services see only a block of the time that their
-policy has: Policy::block_after.
+A block that goes on ends when it would have. Services refuse the key until the block ends, if their
+policy of that name blocks keys (Policy::block_after), for whatever time.
 
 Example:
   tollgate block alice --policy log-ins --for 15m --redis redis://10.0.0.5/";
@@ -39,7 +39,7 @@ pub(crate) struct BlockArgs {
     #[arg(long, value_name = "NAME")]
     policy: String,
 
-    /// For how long its `block_after` blocks a key, such as 15m
+    /// For how long the key is blocked, such as 15m
     #[arg(long = "for", value_name = "TIME")]
     time: String,
 }

@@ -147,8 +147,11 @@ fn row(
     let window = policy.quota().window();
     let algorithm = policy.algorithm().name().to_owned();
     let (window, full) = match policy.algorithm() {
+        // Their names have no window, and each slot has its own end.
+        Algorithm::InFlight => ("?".to_owned(), "?".to_owned()),
+        Algorithm::Block => ("?".to_owned(), span(status.reset_after())),
         // A month is 31 days in a name, which contains no time zone.
-        Algorithm::CalendarWindow { .. } => (TimeSpan(window).to_string(), "?".to_owned()),
+        Algorithm::CalendarWindow { .. } => (TimeSpan(window).to_string(), span(status.reset_after())),
         _ => (format_duration(window).to_string(), span(status.reset_after())),
     };
     [policy.name().to_owned(), algorithm, window, limit, used, left, next, full]

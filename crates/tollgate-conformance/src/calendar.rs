@@ -6,9 +6,15 @@ use tollgate_core::{Algorithm, Boundaries};
 /// them, windows of any length up to 101 days. At the end of time, windows of a microsecond.
 pub const CALENDAR_WINDOW: Algorithm = Algorithm::CalendarWindow { boundaries: Boundaries::new(&TABLE) };
 
+/// The same windows, 4 seconds later.
+pub(crate) const LATER_CALENDAR_WINDOW: Algorithm =
+    Algorithm::CalendarWindow { boundaries: Boundaries::new(&LATER) };
+
 const WINDOWS: usize = 1 << 15;
 
-static TABLE: [u64; WINDOWS] = table();
+static TABLE: [u64; WINDOWS] = table(0);
+
+static LATER: [u64; WINDOWS] = table(4_000_000);
 
 const SHORT_US: u64 = 10_000_000;
 
@@ -19,11 +25,12 @@ const SHORT: [(u64, u64); 3] = {
     [(0, half_a_day), (1_767_225_600_000_000, 1_767_225_600_000_000 + half_a_day), (last, last + half_a_day)]
 };
 
-const fn table() -> [u64; WINDOWS] {
+const fn table(later: u64) -> [u64; WINDOWS] {
     let (mut table, mut at, mut time) = ([0; WINDOWS], 1, SHORT_US);
-    table[0] = 0;
+    table[0] = later;
     while at < WINDOWS {
-        table[at] = time;
+        // Up to the end of time.
+        table[at] = if time < (1 << 52) - later { time + later } else { table[at - 1] + 1 };
         time = next(time, at as u64);
         at += 1;
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Policy, PolicyError, Quota, Times};
 
+use crate::calendar::{CALENDAR_WINDOW, LATER_CALENDAR_WINDOW};
 use crate::history::Used;
 
 /// A deterministic stream of numbers (SplitMix64, Steele et al. 2014).
@@ -197,14 +198,19 @@ impl Random {
         ])
     }
 
-    /// The same policy with another limit and burst. The scope stays, so its state remains valid.
+    /// The same policy with another limit, burst and boundaries. The scope stays, so its state
+    /// remains valid.
     pub fn changed(&mut self, policy: &Policy) -> Policy {
         let other = self.quota().limit();
         let limit = policy.quota().limit();
         let limit = self.one_of(&[other, limit, (limit / 2).max(1), (limit * 2).min(Quota::MAX_UNITS)]);
         let quota = self.burst_for(Random::within(policy.quota(), limit, policy.algorithm()));
-        let changed = build(policy.name(), quota, policy.algorithm());
-        if changed.algorithm() == policy.algorithm() { changed } else { policy.clone() }
+        let algorithm = match policy.algorithm() {
+            Algorithm::CalendarWindow { .. } => self.one_of(&[CALENDAR_WINDOW, LATER_CALENDAR_WINDOW]),
+            algorithm => algorithm,
+        };
+        let changed = build(policy.name(), quota, algorithm);
+        if changed.scope() == policy.scope() { changed } else { policy.clone() }
     }
 
     /// [`Random::changed`] by which no state is rounded: a bucket keeps its limit.

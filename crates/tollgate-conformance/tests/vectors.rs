@@ -55,7 +55,7 @@ fn answers(file: &'static str, text: &str) -> HashMap<usize, String> {
 /// The same for requests in flight, in a store with leases.
 fn answers_of_slots(vector: &Vector) -> HashMap<usize, String> {
     let mut answers = HashMap::new();
-    let mut oracle = SlotOracle::new(&vector.steps[0].policy, true);
+    let mut oracle = SlotOracle::new(true);
     let mut stamps = Vec::new();
     for step in &vector.steps {
         let (policy, now) = (&step.policy, step.now);
@@ -69,9 +69,10 @@ fn answers_of_slots(vector: &Vector) -> HashMap<usize, String> {
                 };
                 let granted = if most < times.min() { 0 } else { most };
                 // Any identity will do, if none occurs twice.
-                let stamp = Stamp::new(step.line as u64, 0);
+                let stamp =
+                    Stamp::new(now.as_micros(), u32::try_from(step.line).expect("a line of a file") << 16);
                 for turn in 0..u64::from(granted) * cost {
-                    oracle.claim(stamp.after_refund(policy, turn), now);
+                    oracle.claim(policy, stamp.after_refund(policy, turn), now);
                 }
                 stamps.push(stamp);
                 let remaining = oracle.left(policy, now);

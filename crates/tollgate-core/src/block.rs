@@ -20,14 +20,15 @@ impl Policy {
     ///
     /// Each process counts the denials of a key. So many within one window of the policy start a
     /// block, which all processes of a store share, and the count starts again. The time is rounded
-    /// up to a microsecond.
+    /// up to a microsecond. It is no part of the [scope](Policy::scope): with another time, blocks
+    /// that run end when they would have.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate_core::{Policy, Quota};
     ///
     /// let guesses = Policy::new("guesses", Quota::per_minute(5)).block_after(20, Duration::from_secs(900));
-    /// assert_eq!(guesses.block().unwrap().scope(), "guesses~block~15m");
+    /// assert_eq!(guesses.block().unwrap().scope(), "guesses~block");
     /// ```
     ///
     /// # Panics

@@ -41,7 +41,8 @@ impl Policy {
     }
 
     /// The same policy of requests in flight with another lease, rounded down to a microsecond. It
-    /// is part of the [scope](Policy::scope): with another lease, counts begin at zero.
+    /// is no part of the [scope](Policy::scope): slots that are in use count, and end when they
+    /// would have.
     ///
     /// A holder renews its slot after a third of the lease. So the slots of a process that was
     /// killed are free after one lease at the latest, and a store that fails for two thirds of it

@@ -33,7 +33,10 @@ pub enum Algorithm {
     },
     /// A count that restarts with each window, where windows differ in length: months, or days with
     /// a change of the clocks. The window of the quota is only the one that the `RateLimit-Policy`
-    /// field and the scope name.
+    /// field and the scope name. No window of the calendar should be longer by more than an eighth.
+    ///
+    /// A window ends where it would have when its first unit was charged. So other boundaries apply
+    /// from the end of the running window on.
     CalendarWindow {
         /// When windows begin. The type `CalendarWindow` of the crate tollgate computes them.
         boundaries: Boundaries,
@@ -93,6 +96,11 @@ impl Algorithm {
             Algorithm::InFlight => "in-flight",
             Algorithm::Block => "block",
         }
+    }
+
+    /// Whether each state holds its own end, so that the window of the quota is only for new ones.
+    fn holds_ends(&self) -> bool {
+        matches!(self, Algorithm::InFlight | Algorithm::Block)
     }
 }
 
@@ -299,7 +307,7 @@ impl Policy {
             Algorithm::SlidingBuckets { buckets } => Some(buckets),
             _ => None,
         };
-        let window_us = quota.window_us();
+        let window_us = (!algorithm.holds_ends()).then(|| quota.window_us());
         let scope = Scope { name, algorithm: algorithm.name(), buckets, window_us }.to_string();
         let name_length = u8::try_from(name.len()).map_err(|_| PolicyError::InvalidName)?;
         Policy::of_scope(hash_of(&scope), scope.into(), name_length, quota, algorithm)
@@ -310,7 +318,8 @@ impl Policy {
     ///
     /// A scope contains neither limit nor burst, so the policy has the largest. To look with it
     /// shows what a window has used, and when a bucket is full again, but not what is left. Of a
-    /// bucket with several [versions](Policy::version_burst) it sees the last that is full.
+    /// bucket with several [versions](Policy::version_burst) it sees the last that is full. Slots
+    /// have [`Quota::DEFAULT_LEASE`].
     ///
     /// ```
     /// use tollgate_core::{Algorithm, Policy};
@@ -321,7 +330,6 @@ impl Policy {
     /// ```
     pub fn from_scope(scope: &str) -> Option<Policy> {
         let Scope { name, algorithm, buckets, window_us } = Scope::parse(scope)?;
-        let window = Duration::from_micros(window_us);
         let algorithm = match (algorithm, buckets) {
             ("gcra", None) => Algorithm::Gcra,
             ("leaky-bucket", None) => Algorithm::LeakyBucket { max_wait: Duration::ZERO },
@@ -336,10 +344,15 @@ impl Policy {
             ("block", None) => Algorithm::Block,
             _ => return None,
         };
+        let window = match window_us {
+            None if algorithm.holds_ends() => Quota::DEFAULT_LEASE,
+            Some(window_us) if !algorithm.holds_ends() => Duration::from_micros(window_us),
+            _ => return None,
+        };
         let quota = match algorithm {
             // A bucket that takes as long to fill as any can.
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => {
-                let burst = MAX_SPAN_US.checked_div(window_us)?;
+                let burst = MAX_SPAN_US.checked_div(window_us?)?;
                 let quota = Quota::try_new(1, window).ok()?;
                 quota.try_burst(burst.min(Quota::MAX_UNITS)).ok()?
             }
@@ -445,8 +458,9 @@ impl Policy {
     }
 
     /// Identifies the stored states of this policy: its name, its algorithm (`SlidingBuckets` with
-    /// its number of buckets) and its window. Limit and burst are not part of it, nor are the
-    /// boundaries of a calendar window, so they may change while states live on.
+    /// its number of buckets) and its window. No part of it is what may change while states live
+    /// on: limit and burst, the boundaries of a calendar window, the lease of
+    /// [slots](Policy::in_flight), and the time of a [block](Policy::block_after).
     #[inline]
     pub fn scope(&self) -> &str {
         &self.scope
@@ -645,6 +659,8 @@ mod tests {
         assert_eq!(scope(Quota::per_day(9), Algorithm::SLIDING_BUCKETS), "p~sliding-buckets.10~1d");
         let odd = Quota::new(1, Duration::from_micros(1_500_001));
         assert_eq!(scope(odd, Algorithm::FIXED_WINDOW), "p~fixed-window~1500001us");
+        assert_eq!(scope(Quota::per_day(9), Algorithm::InFlight), "p~in-flight");
+        assert_eq!(scope(Quota::per_day(1), Algorithm::Block), "p~block");
     }
 
     #[test]
@@ -668,6 +684,13 @@ mod tests {
                 assert!(found.largest_cost() >= policy.largest_cost() && found.horizon() >= policy.horizon());
             }
         }
+        for policy in [
+            Policy::in_flight("a~b", 3),
+            Policy::new("a~1m", Quota::per_day(1)).block_after(1, Duration::from_secs(9)).block().unwrap(),
+        ] {
+            let found = Policy::from_scope(policy.scope()).unwrap();
+            assert_eq!((found.scope(), found.algorithm()), (policy.scope(), policy.algorithm()));
+        }
         for scope in [
             "api~gcra.1~1m",
             "api~other~1m",
@@ -676,6 +699,9 @@ mod tests {
             "~gcra~1m",
             "api~gcra~0us",
             "api~gcra~367d",
+            "api~gcra",
+            "api~block~1m",
+            "api~in-flight~15s",
         ] {
             assert_eq!(Policy::from_scope(scope), None, "{scope}");
         }

@@ -2,6 +2,8 @@
 //!
 //! This is the only module of the published crates that reads a clock.
 
+mod wall_clock;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,8 +72,9 @@ fn whole_micros(span: Duration) -> u64 {
 /// The clock of a store.
 ///
 /// The system clock is the wall time at its construction plus the monotonic time since then. Steps
-/// of the wall clock (by NTP, by an operator) change no decision. For tests, a [`ManualClock`]
-/// stands still until the test moves it.
+/// of the wall clock (by NTP, by an operator, after a suspension) only change decisions of calendar
+/// windows: see [`Clock::on_the_wall`]. For tests, a [`ManualClock`] stands still until the test
+/// moves it.
 ///
 /// Clones are cheap. Clones of a manual clock share their time.
 #[derive(Clone)]
@@ -79,7 +82,12 @@ pub struct Clock(TimeSource);
 
 #[derive(Clone)]
 enum TimeSource {
-    System { wall: Timestamp, since: Timer },
+    System {
+        wall: Timestamp,
+        since: Timer,
+        /// The steps of the wall clock before the construction, in microseconds.
+        stepped_us: i64,
+    },
     Manual(Arc<AtomicU64>),
 }
 
@@ -93,12 +101,10 @@ impl Clock {
     /// On a busy machine the result may be wrong by some hundred parts in a million. Aligned
     /// windows, and resets that are sent as a time, drift by that. After a hibernation the clock of
     /// the operating system is used.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     pub fn system() -> Clock {
-        // A wall clock before 1970 reads as the epoch: a single process only needs differences.
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (wall, since) = (wall_time(), Timer::start());
         SYSTEM_CLOCKS.fetch_add(1, Ordering::Relaxed);
-        Clock(TimeSource::System { wall: Timestamp::EPOCH.saturating_add(wall), since: Timer::start() })
+        Clock(TimeSource::System { wall, since, stepped_us: wall_clock::stepped_us(wall) })
     }
 
     /// The number of system clocks that this process has constructed. A test shows that no decision
@@ -120,12 +126,31 @@ impl Clock {
     #[inline]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
-            TimeSource::System { wall, since } => {
+            TimeSource::System { wall, since, .. } => {
                 Timestamp::from_micros(wall.0.saturating_add(since.elapsed_us()))
             }
             TimeSource::Manual(micros) => Timestamp(micros.load(Ordering::Acquire)),
         }
     }
+
+    /// The time of the wall clock when this clock showed `now`, which may go back. Follows steps of
+    /// the wall clock within about a second, for windows of a calendar.
+    ///
+    /// The first call starts a thread, which reads the wall clock once a second for the whole
+    /// process. If that fails, this is `now`. A manual clock has no other time.
+    #[inline]
+    pub fn on_the_wall(&self, now: Timestamp) -> Timestamp {
+        match self.0 {
+            TimeSource::System { stepped_us, .. } => wall_clock::followed(now, stepped_us),
+            TimeSource::Manual(_) => now,
+        }
+    }
+}
+
+/// The wall clock. A time before 1970 reads as the epoch: a single process only needs differences.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
+fn wall_time() -> Timestamp {
+    Timestamp::EPOCH.saturating_add(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// The time since a start, unaffected by steps of the wall clock.

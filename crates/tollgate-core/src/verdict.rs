@@ -19,9 +19,9 @@ pub enum Wait {
     Never,
 }
 
-/// Identifies a grant for a refund: GCRA's TAT after the grant, the start of its window, its
-/// sub-window, its time in the log, or the time and the number of its slot. It is only valid for
-/// that policy and key.
+/// Identifies a grant for a refund: GCRA's TAT after the grant, the start of its window (of a
+/// calendar: its end), its sub-window, its time in the log, or the time and the number of its slot.
+/// It is only valid for that policy and key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp {
     pub(crate) us: u64,

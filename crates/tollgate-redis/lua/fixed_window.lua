@@ -7,14 +7,11 @@
 --          window:  microseconds
 --          aligned: 1 if windows start at multiples of their length since the epoch, else 0
 --          cost:    units
---          free:    1 if nothing is charged: a block only refuses
---          from:    if calendar_window.lua has chosen the window, its start, else 0
---          to:      its end, else 0
 -- RETURNS  the start of the window, and the units used before the charge
 
-local function fixed_window(limit, window, aligned, cost, free, from, to)
+local function fixed_window(limit, window, aligned, cost)
   local function ends(start)
-    return to > 0 and to or start + window
+    return start + window
   end
 
   local function keep(key, start, used)
@@ -28,11 +25,9 @@ local function fixed_window(limit, window, aligned, cost, free, from, to)
   local function look(key, text)
     local start, used = time_and_number(text)
     -- A window does not include its end.
-    if used == 0 or start < from or now >= ends(start) then
+    if used == 0 or now >= ends(start) then
       start, used = now, 0
-      if to > 0 then
-        start = from
-      elseif aligned == 1 then
+      if aligned == 1 then
         start = now - now % window
       end
     elseif start > now then
@@ -44,15 +39,12 @@ local function fixed_window(limit, window, aligned, cost, free, from, to)
     return start, used
   end
 
-  local function fits(times, start, used)
-    if free == 1 and used < limit then
-      return times
-    end
+  local function fits(times, _, used)
     return fitting(times, cost, limit - used)
   end
 
   local function charge(key, granted, start, used)
-    if cost > 0 and free == 0 then
+    if cost > 0 then
       keep(key, start, used + granted * cost)
     end
   end

@@ -5,6 +5,8 @@
 -- how many units the call had taken before. So a release frees no other unit, and two calls would
 -- need the same microsecond and the same random number of 32 bits to take one identity.
 --
+-- A lease is for what is taken or renewed with it: one of another length changes no other unit.
+--
 -- KEYS     a sorted set: a member is an identity, and its score is the time at which its lease ends
 -- ARGV     limit:   units
 --          lease:   microseconds
@@ -23,6 +25,12 @@ local function in_flight(limit, lease, cost, number)
     return read('ZCOUNT', key, '(' .. now_text, '+inf') or 0
   end
 
+  -- The time at which the last lease ends: one from now, or that of a unit with a longer lease.
+  local function last_end(key)
+    local latest = read('ZRANGE', key, '-1', '-1', 'WITHSCORES') or {}
+    return math.max(now + lease, tonumber(latest[2]) or 0)
+  end
+
   -- Holds units for a lease from now on, and returns how many are new. The caller knows how many
   -- are in use. If none is, the key has expired, or has a foreign type. In chunks, since unpack
   -- returns at most 8,000 values.
@@ -30,11 +38,11 @@ local function in_flight(limit, lease, cost, number)
     if used > 0 then
       call('ZREMRANGEBYSCORE', key, '-inf', now_text)
     end
-    local ends, new = text_of(now + lease), 0
+    local lease_ends, new = text_of(now + lease), 0
     for first = 1, #members, 3000 do
       local args = {}
       for i = first, math.min(first + 2999, #members) do
-        args[#args + 1] = ends
+        args[#args + 1] = lease_ends
         args[#args + 1] = members[i]
       end
       local added = try('ZADD', key, unpack(args))
@@ -46,7 +54,7 @@ local function in_flight(limit, lease, cost, number)
       end
       new = new + added
     end
-    call('PEXPIRE', key, life(now + lease))
+    call('PEXPIRE', key, life(used > 0 and last_end(key) or now + lease))
     return new
   end
 
@@ -81,10 +89,6 @@ local function in_flight(limit, lease, cost, number)
     return { reads = true, refund = refund }
   end
 
-  local function ends()
-    return now + lease
-  end
-
   local function fits(times, used)
     return cost > 1 and 0 or fitting(times, cost, limit - used)
   end
@@ -100,20 +104,32 @@ local function in_flight(limit, lease, cost, number)
     end
   end
 
+  -- Cuts leases that end later than one from now, of units that were taken with this lease: the
+  -- clock has stepped back since. A lease that was renewed or is of another length proves nothing,
+  -- and its holder may still run. Only the last ones; the next refusal cuts others.
+  local function cut(key)
+    local last = call('ZRANGE', key, '-100', '-1', 'WITHSCORES')
+    for i = 1, #last, 2 do
+      local taken, lease_ends = tonumber(string.match(last[i], '^%d+')) or 0, tonumber(last[i + 1])
+      if lease_ends > now + lease and lease_ends - taken == lease then
+        call('ZADD', key, text_of(now + lease), last[i])
+      end
+    end
+  end
+
   local function report(key, granted, refused, used)
     local missing, first_end = used + (granted + refused) * cost - limit, 0
     if refused > 0 and missing > 0 and missing <= used then
-      -- The clock stepped back, if a lease ends later than one from now. The next refusal lowers
-      -- the rest.
-      local late = call('ZRANGEBYSCORE', key, '(' .. text_of(now + lease), '+inf', 'LIMIT', 0, 1000)
-      if #late > 0 then
-        hold(key, late, used)
-      end
+      cut(key)
       -- By its rank from the end, since units that have ended may stand before the others.
       local rank = '-' .. text_of(used - missing + 1)
       first_end = math.min(now + lease, tonumber(call('ZRANGE', key, rank, rank, 'WITHSCORES')[2]) or 0)
     end
     return used, first_end, (number + taken) % 4294967296
+  end
+
+  local function ends(_, _, _, key)
+    return last_end(key)
   end
 
   return {

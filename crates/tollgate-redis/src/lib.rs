@@ -168,8 +168,10 @@
 //! key. Every key expires when its state means nothing more. Keys of `Gcra` and `LeakyBucket`
 //! expire within a second of that.
 //!
-//! A limit or a burst can be changed in place. With another name, algorithm or window, counting
-//! starts again. While old and new processes run at the same time, each decides by its own policy.
+//! A limit or a burst can be changed in place. So can the boundaries of a calendar, the lease of
+//! slots and the time of a block: what runs ends when it would have. With another name, algorithm
+//! or window, counting starts again. While old and new processes run at the same time, each decides
+//! by its own policy.
 //!
 //! A window then admits at most the larger of both limits. A bucket admits at most both bursts and,
 //! in a time *t*, the faster rate × *t*; if only the bursts differ, what the larger one allows. A
@@ -303,7 +305,7 @@
 //!     +client|setname +ping
 //!     +mget +psetex +incrby +del +pttl +pexpire
 //!     +lindex +llen +lpush +lrange +ltrim +rpush
-//!     +zadd +zcard +zcount +zrange +zrangebyscore +zrem
+//!     +zadd +zcard +zcount +zrange +zrem
 //!     +zremrangebyrank +zremrangebyscore +zscore
 //!     +hset +hscan
 //!     +scan

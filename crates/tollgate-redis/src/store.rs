@@ -269,8 +269,8 @@ impl Store for RedisStore {
         }
         let names = &self.commit.context.names;
         let key = names.bounded(key);
-        let entry = |policy: &&Policy| RefundEntry::reset(names, &key, policy);
-        self.give_back(vec![(self.commit.slot(&key), policies.iter().map(entry).collect())])
+        let entries = policies.iter().flat_map(|policy| RefundEntry::resets(names, &key, policy));
+        self.give_back(vec![(self.commit.slot(&key), entries.collect())])
     }
 }
 

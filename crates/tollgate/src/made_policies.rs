@@ -70,7 +70,7 @@ impl MadePolicies {
     }
 
     fn set_of(&self, wanted: WantedPolicy) -> MutexGuard<'_, Vec<Arc<MadePolicy>>> {
-        let set = self.hasher.hash_one(wanted) as usize % SETS;
+        let set = (self.hasher.hash_one(wanted) >> 32) as usize % SETS;
         self.sets[set].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -45,13 +45,18 @@ fn a_key_is_shown_in_each_policy_that_is_given() {
 }
 
 #[test]
-fn a_calendar_window_is_shown_without_its_end_which_no_name_contains() {
+fn a_calendar_window_is_shown_with_its_end() {
     let redis = Server::start(Kind::Redis8_2).unwrap();
-    let name = "tollgate:2:{=1}:monthly~calendar-window~31d";
-    redis.command(&["SET", name, "31767225600000000", "PX", "600000"]).unwrap();
+    let name = "tollgate:2:{=1}:monthly~calendar-window~31d~ends";
+    let time = redis.command(&["TIME"]).unwrap();
+    let seconds: u64 = time.lines().next().unwrap().parse().unwrap();
+    let state = format!("3{}000000", seconds + 10 * 86_400);
+    redis.command(&["SET", name, &state, "PX", "600000"]).unwrap();
     let table = shown(&["look", "=1", "--redis", &redis.url()]);
-    let due = ["monthly", "calendar-window", "31d", "?", "3", "?", "?", "?"];
-    assert_eq!(row(&table, "monthly"), due, "{table}");
+    let due = ["monthly", "calendar-window", "31d", "?", "3", "?", "?"];
+    let shown_row = row(&table, "monthly");
+    assert_eq!(shown_row[..7], due, "{table}");
+    assert!(shown_row[7].starts_with("9days "), "{table}");
     shown(&["reset", "=1", "--redis", &redis.url()]);
     assert_eq!(redis.command(&["EXISTS", name]).unwrap(), "0");
 }

@@ -44,7 +44,7 @@ pub enum Step {
         /// Units that are not refunded: 0 refunds the whole grant.
         short_by: u64,
     },
-    /// Limit or burst change.
+    /// Limit, burst or boundaries change.
     Change(Policy),
     /// A correction of the latest grants to what was used. They are not corrected again.
     Settle {
@@ -99,7 +99,7 @@ impl Used {
 pub struct Mix {
     /// The clock steps back.
     pub step_back: bool,
-    /// Limit and burst change.
+    /// Limit, burst and boundaries change.
     pub change: bool,
     /// Grants are settled, also to more than was granted, and another version of the policy looks.
     pub debt: bool,

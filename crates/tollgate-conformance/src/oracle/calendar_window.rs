@@ -1,4 +1,5 @@
-//! Recounts the grants of a window of a calendar, each labelled with the start of its window.
+//! Recounts the grants of a window of a calendar, each labelled with the end of its window, as the
+//! first of them saw it.
 
 use super::entries::Entries;
 use super::{Mark, Model, Terms};
@@ -9,37 +10,34 @@ pub(super) struct CalendarWindow(Entries);
 /// When the last window ends: after the end of time.
 const END: i128 = 1 << 53;
 
-/// The latest boundary up to `t`, or the epoch.
-fn start_of(terms: &Terms, t: i128) -> i128 {
-    match terms.boundaries.binary_search_by_key(&t, |boundary| i128::from(*boundary)) {
-        _ if t >= END => END,
-        Ok(_) => t,
-        Err(0) => 0,
-        Err(next) => i128::from(terms.boundaries[next - 1]),
-    }
+/// The first boundary after `t`.
+fn end_of(terms: &Terms, t: i128) -> i128 {
+    let at = terms.boundaries.partition_point(|boundary| i128::from(*boundary) <= t);
+    terms.boundaries.get(at).map_or(END, |boundary| i128::from(*boundary))
 }
 
 impl Model for CalendarWindow {
     fn settle(&mut self, terms: &Terms, now: i128) {
-        self.0.forget_before(start_of(terms, now));
-        // A window that begins in the future begins now.
-        self.0.relabel(|start| start.min(now));
+        self.0.forget_before(now + 1);
+        let own = end_of(terms, now);
+        // No window is longer than its nominal length by more than an eighth: the clock stepped
+        // back.
+        let latest = own.max(now + terms.window * 9 / 8);
+        self.0.relabel(|end| if end > latest { own } else { end });
     }
 
     fn remaining(&self, terms: &Terms, t: i128) -> i128 {
-        let from = start_of(terms, t);
-        terms.limit - self.0.sum(|start| start >= from)
+        terms.limit - self.0.sum(|end| t < end)
     }
 
-    fn is_unused(&self, terms: &Terms, t: i128) -> bool {
-        let from = start_of(terms, t);
-        self.0.sum(|start| start >= from) == 0
+    fn is_unused(&self, _terms: &Terms, t: i128) -> bool {
+        self.0.sum(|end| t < end) == 0
     }
 
     fn charge(&mut self, terms: &Terms, now: i128, units: i128) -> Mark {
-        let start = self.0.newest().unwrap_or_else(|| start_of(terms, now));
-        self.0.push(start, units);
-        Mark { at: start, scale: 1 }
+        let end = self.0.newest().unwrap_or_else(|| end_of(terms, now));
+        self.0.push(end, units);
+        Mark { at: end, scale: 1 }
     }
 
     fn refund(&mut self, _terms: &Terms, _now: i128, units: i128, mark: Mark) {

@@ -8,18 +8,21 @@ use tollgate_core::{Policy, Renewal, Stamp, Timestamp};
 pub struct SlotOracle {
     /// Each unit with the end of its lease, in microseconds.
     held: Vec<(Stamp, i128)>,
-    /// `None` for a store that keeps units until they are released.
-    lease: Option<i128>,
+    /// Whether units end with their lease. Otherwise a store keeps them until they are released.
+    is_leased: bool,
     /// The latest end of a lease that has ended.
     ended: i128,
 }
 
 impl SlotOracle {
     /// The oracle of an unused key. `is_leased` says whether units end with their lease.
-    pub fn new(policy: &Policy, is_leased: bool) -> SlotOracle {
+    pub fn new(is_leased: bool) -> SlotOracle {
+        SlotOracle { held: Vec::new(), is_leased, ended: 0 }
+    }
+
+    fn lease(&self, policy: &Policy) -> Option<i128> {
         let lease = policy.quota().window().as_micros();
-        let lease = is_leased.then(|| i128::try_from(lease).expect("it is bounded"));
-        SlotOracle { held: Vec::new(), lease, ended: 0 }
+        self.is_leased.then(|| i128::try_from(lease).expect("it is bounded"))
     }
 
     /// Returns how many units are left at `now`.
@@ -36,15 +39,20 @@ impl SlotOracle {
         Timestamp::from_micros(u64::try_from(self.ended).expect("it was a time"))
     }
 
-    /// Refuses a request for want of this many units, which are no more than the limit. No lease
-    /// ends later than one from `now`: the clock has stepped back if one would. Returns the wait in
-    /// microseconds, if leases end.
+    /// Refuses a request for want of this many units, which are no more than the limit. Returns the
+    /// wait in microseconds, if leases end: one lease at most.
+    ///
+    /// A unit that was taken with this lease, and not renewed, ends one lease from `now` at the
+    /// latest. If it would end later, the clock has stepped back.
     pub fn refuse(&mut self, policy: &Policy, units: u64, now: Timestamp) -> Option<u64> {
-        let latest = micros(now) + self.lease?;
+        let lease = self.lease(policy)?;
+        let latest = micros(now) + lease;
         let mut ends: Vec<i128> = Vec::new();
-        for (_, end) in &mut self.held {
-            *end = latest.min(*end);
-            ends.push(*end);
+        for (stamp, end) in &mut self.held {
+            if *end == i128::from(stamp.micros()) + lease {
+                *end = latest.min(*end);
+            }
+            ends.push(latest.min(*end));
         }
         ends.sort_unstable();
         let spare = usize::try_from(policy.quota().limit().checked_sub(units)?).expect("it is small");
@@ -55,8 +63,8 @@ impl SlotOracle {
     }
 
     /// Takes a unit, for which there is room.
-    pub fn claim(&mut self, stamp: Stamp, now: Timestamp) {
-        let ends = self.lease.map_or(i128::MAX, |lease| micros(now) + lease);
+    pub fn claim(&mut self, policy: &Policy, stamp: Stamp, now: Timestamp) {
+        let ends = self.lease(policy).map_or(i128::MAX, |lease| micros(now) + lease);
         self.held.push((stamp, ends));
     }
 
@@ -74,7 +82,7 @@ impl SlotOracle {
         if !is_held && left == 0 {
             return Renewal::Lost;
         }
-        self.claim(stamp, now);
+        self.claim(policy, stamp, now);
         Renewal::Held
     }
 

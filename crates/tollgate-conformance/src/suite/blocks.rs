@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Check, Key, Policy, Quota, Times, Wait};
+use tollgate_core::{Check, Key, Policy, Quota, Times, Timestamp, Wait};
 
 use super::case::{Case, SECOND};
 
@@ -53,4 +53,44 @@ pub(super) async fn a_reset_lifts_a_block(case: &Case) {
     case.same("granted to a blocked key", case.take(&block, &key, 1).await.times(), 0);
     case.reset(&key, &[&block]).await;
     case.same("granted after a reset", case.take(&block, &key, 1).await.times(), 1);
+}
+
+/// A policy whose blocks last for so many seconds.
+fn block_of(case: &Case, seconds: u64) -> Policy {
+    let policy = Policy::new("guesses", Quota::per_day(9)).block_after(3, Duration::from_secs(seconds));
+    policy.block().unwrap_or_else(|| case.fail("a policy that blocks has no block"))
+}
+
+pub(super) async fn another_time_changes_no_block_that_runs(case: &Case) {
+    for (before, after) in [(90, 5), (90, 900), (90, 366 * 86_400)] {
+        let (earlier, later) = (block_of(case, before), block_of(case, after));
+        let key = Key::from(after);
+        case.charge(&earlier, &key, 1).await;
+        case.advance(SECOND);
+        for _ in 0..2 {
+            let wait = case.look(&later, &key, 1).await.wait();
+            case.same("the wait by the other time", wait, Wait::For(Duration::from_secs(before - 1)));
+            case.same("granted by the other time", case.take(&later, &key, 1).await.times(), 0);
+            // A block that runs is not started again.
+            case.charge(&later, &key, 1).await;
+        }
+        case.advance((before - 1) * SECOND);
+        case.same("granted after the end", case.take(&later, &key, 1).await.times(), 1);
+        case.charge(&later, &key, 1).await;
+        let wait = case.look(&earlier, &key, 1).await.wait();
+        case.same("the wait of a new block", wait, Wait::For(Duration::from_secs(after)));
+    }
+}
+
+pub(super) async fn a_clock_that_steps_back_blocks_no_key_for_longer_than_its_block(case: &Case) {
+    let (block, other, key) = (block_of(case, 90), block_of(case, 5), Key::from("caller"));
+    case.advance(10_000 * SECOND);
+    case.charge(&block, &key, 1).await;
+    let now = case.time.now();
+    case.time.set(Timestamp::from_micros(now.as_micros() - 9_000 * SECOND));
+    case.same("granted after the step", case.take(&other, &key, 1).await.times(), 0);
+    let wait = case.look(&block, &key, 1).await.wait();
+    case.same("the wait after the step", wait, Wait::For(Duration::from_secs(90)));
+    case.advance(90 * SECOND);
+    case.same("granted after that wait", case.take(&block, &key, 1).await.times(), 1);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::{Algorithm, Key, Policy, Quota, Timestamp};
 
 use super::case::{Case, SECOND, WINDOW, micros, plain, plain_with_limit};
-use crate::calendar::CALENDAR_WINDOW;
+use crate::calendar::{CALENDAR_WINDOW, LATER_CALENDAR_WINDOW};
 use crate::history::longest_wait;
 use crate::random::Random;
 
@@ -123,6 +123,38 @@ fn most_of([a, b]: &[Policy; 2], is_bucket: bool, from: u64, to: u64) -> Option<
 
 fn is_fixed(policy: &Policy) -> bool {
     matches!(policy.algorithm(), Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. })
+}
+
+/// An edit of the zone or of the anchor of a calendar, back and forth.
+pub(super) async fn other_boundaries_apply_when_the_window_has_ended(case: &Case) {
+    let key = Key::from("caller");
+    let quota = Quota::new(5, Duration::from_micros(WINDOW));
+    let of = |algorithm| Policy::new("edited", quota).with_algorithm(algorithm);
+    // Windows of 10 seconds from multiples of 10 seconds on, and from 4 seconds later on.
+    let (policy, edited) = (of(CALENDAR_WINDOW), of(LATER_CALENDAR_WINDOW));
+    case.advance_to_multiple(WINDOW);
+    let stamp = case.must_take(&policy, &key, 2).await;
+    case.must_take(&edited, &key, 3).await;
+    case.same("the wait by the edited", micros(case.denied(&edited, &key, 1).await), WINDOW);
+    case.advance(4 * SECOND);
+    // At a boundary of the edited policy.
+    for other in [&policy, &edited] {
+        case.same("the wait", micros(case.denied(other, &key, 1).await), WINDOW - 4 * SECOND);
+    }
+    case.refund(&edited, &key, 2, stamp).await;
+    case.left("after a refund", &policy, &key, 2).await;
+    case.must_take(&policy, &key, 2).await;
+    case.advance(WINDOW - 4 * SECOND);
+    // The window has ended. Its successor ends by the boundaries of the edited policy.
+    let stamp = case.must_take(&edited, &key, 5).await;
+    for other in [&policy, &edited] {
+        case.same("the wait in the next window", micros(case.denied(other, &key, 1).await), 4 * SECOND);
+    }
+    case.advance(4 * SECOND);
+    case.must_take(&policy, &key, 5).await;
+    case.same("the wait", micros(case.denied(&edited, &key, 1).await), WINDOW - 4 * SECOND);
+    case.refund(&policy, &key, 5, stamp).await;
+    case.left("after a refund to a window that has ended", &edited, &key, 0).await;
 }
 
 /// A leaky bucket refunds only its latest grant. If the limits have different fractions, no stamp

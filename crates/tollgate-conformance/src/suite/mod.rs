@@ -324,6 +324,7 @@ impl Suite {
                 changes:
                     a_lowered_limit_reports_a_wait,
                     a_raised_limit_applies_at_once,
+                    other_boundaries_apply_when_the_window_has_ended,
                     two_versions_admit_no_more_than_both_allow,
                     a_stamp_of_another_limit_is_not_the_latest_of_a_queue,
                     a_clock_that_steps_back_refills_nothing_and_blocks_no_caller,
@@ -378,7 +379,9 @@ impl Suite {
                 blocks:
                     a_block_allows_and_charges_nothing_until_it_starts,
                     a_block_refuses_until_it_ends,
-                    a_reset_lifts_a_block;
+                    a_reset_lifts_a_block,
+                    another_time_changes_no_block_that_runs,
+                    a_clock_that_steps_back_blocks_no_key_for_longer_than_its_block;
                 slots:
                     no_more_than_the_limit_run_at_once,
                     a_second_release_frees_nothing,
@@ -390,7 +393,7 @@ impl Suite {
                     a_grant_beyond_a_lowered_limit_is_released_as_a_whole,
                     a_denial_of_several_waits_unless_they_exceed_the_limit,
                     a_class_leaves_its_slots_to_others,
-                    policies_of_another_name_or_lease_share_no_slots,
+                    policies_of_another_name_share_no_slots,
                     concurrent_claims_and_second_releases_keep_the_limit,
                     concurrent_claims_of_several_overlap_nowhere;
                 slot_leases:
@@ -399,6 +402,7 @@ impl Suite {
                     an_unknown_slot_is_taken_again_if_there_is_room,
                     looks_and_denials_prolong_no_slot,
                     a_denial_waits_until_enough_leases_end,
+                    another_lease_ends_no_slot_and_adds_none,
                     a_clock_that_steps_back_holds_no_slot_beyond_a_lease_from_now;
             }
         }

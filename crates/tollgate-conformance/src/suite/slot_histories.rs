@@ -10,7 +10,7 @@ use tollgate_core::{
 
 use super::case::{Case, micros};
 use super::histories::OF_A_STORE;
-use super::slots::{LEASE, class, is_leased, slot, slots, waits_until};
+use super::slots::{LEASE, class, is_leased, slot, slots};
 use crate::oracle::SlotOracle;
 use crate::random::Random;
 
@@ -25,7 +25,7 @@ pub(super) async fn match_the_oracle(case: &Case, numbers: Range<u32>) {
         let policy = slots(1 + random.below(4));
         let mut run = Run {
             case,
-            oracle: SlotOracle::new(&policy, leased),
+            oracle: SlotOracle::new(leased),
             policy,
             key: Key::from(number),
             leased,
@@ -71,7 +71,10 @@ impl Run<'_> {
             7..=9 => self.release(random).await,
             10 => self.release_again(random).await,
             11..=12 => self.renew().await,
-            13 => self.policy = slots(1 + random.below(4)),
+            13 => {
+                let lease = Duration::from_micros(random.one_of(&[LEASE, LEASE, LEASE / 5, 3 * LEASE]));
+                self.policy = slots(1 + random.below(4)).with_lease(lease);
+            }
             14 => self.policy = class(self.case, 1 + random.below(4)),
             15 if random.below(4) == 0 => self.reset().await,
             16 => self.step_back(random.magnitude(1, 3 * LEASE)),
@@ -121,13 +124,13 @@ impl Run<'_> {
         }
         self.case.same("remaining", status.remaining(), left - due * cost);
         if cost == 1 {
-            let lease = self.leased.then_some(Duration::from_micros(LEASE));
+            let lease = self.leased.then(|| self.policy.quota().window());
             self.case.same("the end of the slot", status.ends_after(), lease);
             self.held.push((status.stamp(), due));
             for turn in 0..due {
                 let stamp = status.stamp().after_refund(&self.policy, turn);
                 self.case.same("an identity that was used before", self.known.insert(stamp), true);
-                self.oracle.claim(stamp, now);
+                self.oracle.claim(&self.policy, stamp, now);
             }
         }
     }
@@ -142,11 +145,22 @@ impl Run<'_> {
         let lacks_some = cost == 1 && left < least;
         match status.wait() {
             Wait::For(wait) if lacks_some && least <= self.policy.capacity() => {
-                waits_until(self.case, wait, self.oracle.refuse(&self.policy, least, self.case.time.now()));
+                let due = self.oracle.refuse(&self.policy, least, self.case.time.now());
+                self.compare_wait(wait, due);
             }
             wait => {
                 let due = if lacks_some || cost > 1 { Wait::Never } else { Wait::None };
                 self.case.same(&format!("the wait for {least} of {cost} with {left} left"), wait, due);
+            }
+        }
+    }
+
+    fn compare_wait(&self, wait: Duration, due: Option<u64>) {
+        match due {
+            Some(due) => self.case.same("the wait", micros(wait), due),
+            None => {
+                let bounded = !wait.is_zero() && wait <= self.policy.quota().window();
+                self.case.same("a wait of a lease at most", bounded, true);
             }
         }
     }
@@ -221,7 +235,8 @@ impl Run<'_> {
         if left == 0 {
             // A store need not cut on a look what a clock that stepped back left ahead.
             let wait = self.case.denied(&self.policy, &self.key, 1).await;
-            waits_until(self.case, wait, self.oracle.refuse(&self.policy, 1, now));
+            let due = self.oracle.refuse(&self.policy, 1, now);
+            self.compare_wait(wait, due);
             self.last_wait = micros(wait);
         }
         let look = self.case.look(&self.policy, &self.key, 1).await;

@@ -1,5 +1,7 @@
 //! Cases of slots that are renewed, and that end with their lease in stores that have leases.
 
+use std::time::Duration;
+
 use tollgate_core::{Check, Key, Policy, Quota, Renewal, Times, Timestamp, Wait};
 
 use super::case::{Case, SECOND};
@@ -119,4 +121,27 @@ pub(super) async fn a_clock_that_steps_back_holds_no_slot_beyond_a_lease_from_no
     case.left("before a lease after the refusal", &policy, &key, 0).await;
     case.advance(1);
     case.left("a lease after the refusal", &policy, &key, if leased { 2 } else { 0 }).await;
+}
+
+/// The longer and the shorter lease of an edit, in both orders.
+pub(super) async fn another_lease_ends_no_slot_and_adds_none(case: &Case) {
+    let leased = is_leased(case).await;
+    let of = |lease| slots(1).with_lease(Duration::from_micros(lease));
+    for (before, after) in [(4 * LEASE, LEASE), (LEASE, 4 * LEASE)] {
+        let (earlier, later, key) = (of(before), of(after), Key::from(before));
+        let stamp = case.must_take(&earlier, &key, 1).await;
+        for span in [before / 2, before - before / 2 - 1, 1] {
+            case.denied(&later, &key, 1).await;
+            case.left("by the other lease", &later, &key, 0).await;
+            case.advance(span);
+        }
+        case.left("when the lease has ended", &later, &key, leased.into()).await;
+        // The holder renews with the lease that it came with.
+        case.same("a renewal", case.renew(&[slot(&earlier, &key, stamp)]).await, vec![Renewal::Held]);
+        case.advance(before - 1);
+        case.denied(&later, &key, 1).await;
+        case.refund(&later, &key, 1, stamp).await;
+        case.must_take(&later, &key, 1).await;
+        case.left("after a release", &earlier, &key, 0).await;
+    }
 }

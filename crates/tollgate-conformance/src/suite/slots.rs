@@ -243,13 +243,10 @@ pub(super) async fn a_changed_limit_ends_no_slot(case: &Case) {
     case.left("after a reset", &slots(4), &key, 4).await;
 }
 
-pub(super) async fn policies_of_another_name_or_lease_share_no_slots(case: &Case) {
+pub(super) async fn policies_of_another_name_share_no_slots(case: &Case) {
     let key = Key::from("caller");
     case.must_take(&slots(1), &key, 1).await;
-    let others = [Policy::in_flight("others", 1), slots(1).with_lease(Duration::from_secs(3))];
-    for other in &others {
-        case.must_take(other, &key, 1).await;
-    }
+    case.must_take(&Policy::in_flight("others", 1), &key, 1).await;
 }
 
 pub(super) async fn a_class_leaves_its_slots_to_others(case: &Case) {

@@ -38,7 +38,7 @@ const OF_ANY: &[(SlotMistake, &str)] = &[
     (SlotMistake::SeveralNeverPass, "slots::a_denial_of_several_waits_unless_they_exceed_the_limit"),
     (SlotMistake::SeveralAlwaysWait, "slots::a_denial_of_several_waits_unless_they_exceed_the_limit"),
     (SlotMistake::LooksThenClaims, "slots::concurrent_claims_and_second_releases_keep_the_limit"),
-    (SlotMistake::LeaseIsNotInTheScope, "slots::policies_of_another_name_or_lease_share_no_slots"),
+    (SlotMistake::LeaseIsInTheScope, "slot_leases::another_lease_ends_no_slot_and_adds_none"),
     (SlotMistake::LimitIsInTheScope, "slots::a_changed_limit_ends_no_slot"),
     (SlotMistake::ResetKeepsSlots, "slots::a_changed_limit_ends_no_slot"),
 ];
@@ -54,6 +54,7 @@ const OF_LEASES: &[(SlotMistake, &str)] = &[
     (SlotMistake::LeaseNeverEnds, "slot_leases::a_slot_is_held_for_a_lease_or_until_it_is_released"),
     (SlotMistake::WaitIsTheLease, "slot_leases::a_denial_waits_until_enough_leases_end"),
     (SlotMistake::WaitIsTheFirst, "slot_leases::a_denial_waits_until_enough_leases_end"),
+    (SlotMistake::CutsLongerLeases, "slot_leases::another_lease_ends_no_slot_and_adds_none"),
     (
         SlotMistake::KeepsTheFuture,
         "slot_leases::a_clock_that_steps_back_holds_no_slot_beyond_a_lease_from_now",
@@ -70,8 +71,8 @@ fn every_mistake_of_slots_is_found() {
     }
 }
 
-/// A history has no threads, and one lease.
-const NOT_OF_HISTORIES: [SlotMistake; 2] = [SlotMistake::LooksThenClaims, SlotMistake::LeaseIsNotInTheScope];
+/// A history has no threads.
+const NOT_OF_HISTORIES: [SlotMistake; 1] = [SlotMistake::LooksThenClaims];
 
 #[test]
 fn random_histories_find_mistakes_of_slots() {

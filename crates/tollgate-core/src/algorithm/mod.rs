@@ -50,6 +50,8 @@
 //! assert_eq!(state.wait(&policy, now, 1), Wait::For(Duration::from_millis(500)));
 //! ```
 
+mod block;
+mod calendar_window;
 mod fixed_window;
 mod gcra;
 mod in_flight;
@@ -69,6 +71,8 @@ use crate::time::Timestamp;
 use crate::usage::UsageError;
 use crate::verdict::{Stamp, Status, Wait};
 
+use block::Block;
+use calendar_window::CalendarWindow;
 use fixed_window::FixedWindow;
 use gcra::Tat;
 use in_flight::UnitsInFlight;
@@ -80,9 +84,10 @@ use versions::Record;
 /// The state of one (policy, key) pair.
 ///
 /// A state belongs to its policy, or to another of the same [scope](Policy::scope); keep states by
-/// scope. Limit and burst may change between two calls: see [`Policy::version_burst`]. Name,
-/// algorithm and window may not. A policy whose algorithm has another form of state treats the state
-/// as absent. `Gcra` and `LeakyBucket` have the same form, and so do all fixed windows.
+/// scope. Limit and burst may change between two calls: see [`Policy::version_burst`]. So may the
+/// boundaries of a calendar, the lease of slots and the time of a block. Name, algorithm and other
+/// windows may not. A policy whose algorithm has another form of state treats the state as absent.
+/// `Gcra` and `LeakyBucket` have the same form, and so do both kinds of fixed windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State(Form);
 
@@ -92,6 +97,8 @@ enum Form {
     // Boxed to keep the state of the default algorithm at 24 bytes.
     Record(Box<Record>),
     FixedWindow(FixedWindow),
+    CalendarWindow(CalendarWindow),
+    Block(Block),
     TwoWindows(TwoWindows),
     Ring(Box<Ring>),
     Log(Box<Log>),
@@ -143,9 +150,9 @@ impl State {
     pub fn new(policy: &Policy) -> State {
         State(match policy.algorithm() {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Form::Tat(Tat::default()),
-            Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } | Algorithm::Block => {
-                Form::FixedWindow(FixedWindow::default())
-            }
+            Algorithm::FixedWindow { .. } => Form::FixedWindow(FixedWindow::default()),
+            Algorithm::CalendarWindow { .. } => Form::CalendarWindow(CalendarWindow::default()),
+            Algorithm::Block => Form::Block(Block::default()),
             Algorithm::SlidingWindow => Form::TwoWindows(TwoWindows::default()),
             Algorithm::SlidingBuckets { buckets } => Form::Ring(Box::new(Ring::new(buckets))),
             Algorithm::SlidingLog { .. } => Form::Log(Box::default()),
@@ -170,7 +177,9 @@ impl State {
     /// | algorithm | numbers |
     /// |---|---|
     /// | `Gcra`, `LeakyBucket` | TAT of the policy's [version](Policy::version_burst), and its fraction in [`Policy::parts`] |
-    /// | `FixedWindow`, `CalendarWindow`, `Block` | the start of the window, units used in it |
+    /// | `FixedWindow` | the start of the window, units used in it |
+    /// | `CalendarWindow` | the end of the window, units used in it |
+    /// | `Block` | the end of the block, or 0 |
     /// | `SlidingWindow` | the start of the current window, units used in it, units used in the one before |
     /// | `SlidingBuckets` | the number of a sub-window since the epoch, units used in it; and so on |
     /// | `SlidingLog` | a time, units taken at it; and so on |
@@ -183,9 +192,11 @@ impl State {
         let pairs = numbers.chunks_exact(2).map(|pair| (pair[0], pair[1]));
         State(match policy.algorithm() {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Form::Tat(Tat::restore(number(0), number(1))),
-            Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } | Algorithm::Block => {
-                Form::FixedWindow(FixedWindow::restore(number(0), number(1)))
+            Algorithm::FixedWindow { .. } => Form::FixedWindow(FixedWindow::restore(number(0), number(1))),
+            Algorithm::CalendarWindow { .. } => {
+                Form::CalendarWindow(CalendarWindow::restore(number(0), number(1)))
             }
+            Algorithm::Block => Form::Block(Block::restore(number(0))),
             Algorithm::SlidingWindow => {
                 Form::TwoWindows(TwoWindows::restore(number(0), number(1), number(2)))
             }
@@ -212,6 +223,8 @@ impl State {
             }
             Form::Tat(_) | Form::Record(_) => return self.look_beyond(policy, now),
             Form::FixedWindow(window) => window.look(policy, now),
+            Form::CalendarWindow(window) => window.look(policy, now),
+            Form::Block(block) => block.look(policy, now),
             Form::TwoWindows(windows) => windows.look(policy, now),
             Form::Ring(ring) => ring.look(policy, now),
             Form::Log(log) => log.look(policy, now),
@@ -255,6 +268,8 @@ impl State {
                 stamp
             }
             Form::FixedWindow(window) => window.charge(units),
+            Form::CalendarWindow(window) => window.charge(units),
+            Form::Block(block) => block.charge(policy, now_us, units),
             Form::TwoWindows(windows) => windows.charge(units),
             Form::Ring(ring) => ring.charge(units),
             Form::Log(log) => log.charge(now_us, units),
@@ -402,9 +417,10 @@ impl State {
         let wait = match &self.0 {
             // 0 units always pass, even if the limit was lowered below the usage.
             _ if units == 0 => 0,
-            Form::FixedWindow(window) if policy.charges_nothing() => window.wait(policy, now, 1),
             Form::Tat(_) | Form::Record(_) => gcra::wait(policy, now, self.seen(policy, now), units),
             Form::FixedWindow(window) => window.wait(policy, now, units),
+            Form::CalendarWindow(window) => window.wait(policy, now, units),
+            Form::Block(block) => block.wait(policy, now, units),
             Form::TwoWindows(windows) => windows.wait(policy, now, units),
             Form::Ring(ring) => ring.wait(policy, now, units),
             Form::Log(log) => log.wait(policy, now, units),
@@ -435,6 +451,9 @@ impl State {
                 }
             }
             Form::FixedWindow(window) => window.refund(units, stamp),
+            Form::CalendarWindow(window) => window.refund(units, stamp),
+            // Time ends it, or a reset.
+            Form::Block(_) => {}
             Form::TwoWindows(windows) => windows.refund(policy, units, stamp),
             Form::Ring(ring) => ring.refund(units, stamp),
             Form::Log(log) => log.refund(units, stamp),
@@ -464,6 +483,8 @@ impl State {
             Form::Tat(tat) => gcra::ahead(policy, now, tat.seen(policy, now)).ceil(),
             Form::Record(record) => gcra::ahead(policy, now, record.seen(policy, now)).ceil(),
             Form::FixedWindow(window) => window.reset_after(policy, now),
+            Form::CalendarWindow(window) => window.reset_after(now),
+            Form::Block(block) => block.reset_after(now),
             Form::TwoWindows(windows) => windows.reset_after(policy, now),
             Form::Ring(ring) => ring.reset_after(policy, now),
             Form::Log(log) => log.reset_after(policy, now),
@@ -475,10 +496,9 @@ impl State {
     fn belongs_to(&self, policy: &Policy) -> bool {
         match (&self.0, policy.algorithm()) {
             (Form::Tat(_) | Form::Record(_), Algorithm::Gcra | Algorithm::LeakyBucket { .. })
-            | (
-                Form::FixedWindow(_),
-                Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } | Algorithm::Block,
-            )
+            | (Form::FixedWindow(_), Algorithm::FixedWindow { .. })
+            | (Form::CalendarWindow(_), Algorithm::CalendarWindow { .. })
+            | (Form::Block(_), Algorithm::Block)
             | (Form::TwoWindows(_), Algorithm::SlidingWindow)
             | (Form::Log(_), Algorithm::SlidingLog { .. })
             | (Form::InFlight(_), Algorithm::InFlight) => true,

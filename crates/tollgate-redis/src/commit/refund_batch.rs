@@ -52,8 +52,13 @@ impl RefundEntry {
     }
 
     /// Forgets what a key has used of a policy.
-    pub(crate) fn reset(names: &KeyNames, key: &BoundedKey, policy: &Policy) -> RefundEntry {
-        RefundEntry { name: names.of(key, policy), refund: None }
+    pub(crate) fn resets(
+        names: &KeyNames,
+        key: &BoundedKey,
+        policy: &Policy,
+    ) -> impl Iterator<Item = RefundEntry> {
+        let all = [Some(names.of(key, policy)), names.of_earlier(key, policy)];
+        all.into_iter().flatten().map(|name| RefundEntry { name, refund: None })
     }
 
     /// The units to take from a total, and its name.

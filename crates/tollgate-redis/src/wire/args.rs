@@ -131,13 +131,14 @@ impl ScriptArgs {
         match self.part {
             Part::FixedWindow => {
                 let is_aligned = policy.algorithm() == Algorithm::FIXED_WINDOW_ALIGNED;
-                put(&[limit, window, is_aligned.into(), cost, policy.charges_nothing().into()]);
+                put(&[limit, window, is_aligned.into(), cost]);
             }
             Part::CalendarWindow => {
                 let Algorithm::CalendarWindow { boundaries } = policy.algorithm() else { return put(&[]) };
                 let [first, second, third, last] = boundaries.around(now);
                 put(&[limit, window, cost, first, second, third, last]);
             }
+            Part::Block => put(&[limit, window, cost, policy.charges_nothing().into()]),
             Part::SlidingWindow | Part::SlidingLogList | Part::SlidingLogSortedSet => {
                 put(&[limit, window, cost]);
             }
@@ -179,6 +180,7 @@ impl ScriptArgs {
     fn width(&self) -> usize {
         match self.part {
             Part::Gcra | Part::LeakyBucket if self.policy.parts() == 1 => 1,
+            Part::Block => 1,
             Part::Gcra | Part::LeakyBucket | Part::FixedWindow | Part::CalendarWindow => 2,
             Part::SlidingWindow | Part::InFlight => 3,
             Part::SlidingBuckets | Part::SlidingLogList | Part::SlidingLogSortedSet => 4,

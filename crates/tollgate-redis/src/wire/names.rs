@@ -10,7 +10,7 @@ use std::ops::Deref;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
-use tollgate_core::{Key, Policy};
+use tollgate_core::{Algorithm, Key, Policy};
 
 use super::layout::SlidingLogLayout;
 use super::script::Part;
@@ -25,6 +25,10 @@ const LOG_FORM: &str = "~sums";
 
 /// The same in the other layout of logs.
 const SORTED_SET_FORM: &str = "~sums~sorted-set";
+
+/// The suffix of names whose value is the end of a window of a calendar, and its units. Earlier
+/// versions stored the start under the name without it, which calendar_window.lua reads.
+const CALENDAR_FORM: &str = "~ends";
 
 /// The suffix of names whose value is the usage of a key. No scope of a policy ends with it.
 const USAGE_FORM: &str = "~usage";
@@ -182,10 +186,24 @@ impl KeyNames {
         name
     }
 
+    /// The name under which earlier versions stored a key's state under a policy, if the scripts
+    /// still read it.
+    pub(crate) fn of_earlier(&self, key: &BoundedKey, policy: &Policy) -> Option<Name> {
+        let is_calendar = matches!(policy.algorithm(), Algorithm::CalendarWindow { .. });
+        is_calendar.then(|| {
+            let mut name = self.of_key(key);
+            name.push(policy.scope());
+            name
+        })
+    }
+
     /// The policy whose names have this text behind the key. `None` if it has another form.
     pub(crate) fn policy(&self, text: &[u8]) -> Option<Policy> {
         let text = str::from_utf8(text).ok()?;
-        let form = [SORTED_SET_FORM, LOG_FORM].into_iter().find(|form| text.ends_with(form)).unwrap_or("");
+        let form = [SORTED_SET_FORM, LOG_FORM, CALENDAR_FORM]
+            .into_iter()
+            .find(|form| text.ends_with(form))
+            .unwrap_or("");
         let policy = Policy::from_scope(text.strip_suffix(form)?)?;
         (form_of(Part::find(&policy, self.log)?) == form).then_some(policy)
     }
@@ -207,6 +225,7 @@ impl KeyNames {
 fn form_of(part: Part) -> &'static str {
     match part {
         Part::SlidingLogSortedSet => SORTED_SET_FORM,
+        Part::CalendarWindow => CALENDAR_FORM,
         part if part.is_log() => LOG_FORM,
         _ => "",
     }
@@ -261,7 +280,7 @@ impl Deref for Name {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{Algorithm, Quota};
+    use tollgate_core::Quota;
 
     use super::*;
 
@@ -338,11 +357,15 @@ mod tests {
             ("api~sliding-log~1d~sums", true, false),
             ("api~sliding-log~1d~sums~sorted-set", false, true),
             ("api~sliding-log~1d", false, false),
+            ("api~calendar-window~31d~ends", true, true),
+            ("api~calendar-window~31d", false, false),
+            ("api~block", true, true),
             ("api~gcra~1m~sums", false, false),
             ("api~sliding-buckets.7~1d~sums~sorted-set", false, false),
             ("strange", false, false),
         ] {
-            let plain = text.trim_end_matches("~sorted-set").trim_end_matches("~sums");
+            let plain =
+                text.trim_end_matches("~sorted-set").trim_end_matches("~sums").trim_end_matches("~ends");
             assert_eq!(scope(&names(None), text), in_list.then(|| plain.to_owned()), "{text}");
             assert_eq!(scope(&set, text), in_set.then(|| plain.to_owned()), "{text}");
         }

@@ -29,10 +29,11 @@ pub(crate) enum Part {
     SlidingLogSortedSet,
     SlidingBuckets,
     InFlight,
+    Block,
 }
 
 impl Part {
-    const ALL: [Part; 9] = [
+    const ALL: [Part; 10] = [
         Part::Gcra,
         Part::LeakyBucket,
         Part::FixedWindow,
@@ -42,6 +43,7 @@ impl Part {
         Part::SlidingLogSortedSet,
         Part::SlidingBuckets,
         Part::InFlight,
+        Part::Block,
     ];
 
     /// The part that decides a policy. `None` for an algorithm of a later version of the core, for
@@ -50,11 +52,12 @@ impl Part {
         Some(match (policy.algorithm(), log) {
             (Algorithm::Gcra, _) => Part::Gcra,
             (Algorithm::LeakyBucket { .. }, _) => Part::LeakyBucket,
-            (Algorithm::FixedWindow { .. } | Algorithm::Block, _) => Part::FixedWindow,
+            (Algorithm::FixedWindow { .. }, _) => Part::FixedWindow,
             (Algorithm::CalendarWindow { .. }, _) => Part::CalendarWindow,
             (Algorithm::SlidingWindow, _) => Part::SlidingWindow,
             (Algorithm::SlidingBuckets { .. }, _) => Part::SlidingBuckets,
             (Algorithm::InFlight, _) => Part::InFlight,
+            (Algorithm::Block, _) => Part::Block,
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::List) => Part::SlidingLogList,
             (Algorithm::SlidingLog { .. }, SlidingLogLayout::SortedSet) => Part::SlidingLogSortedSet,
             _ => return None,
@@ -83,6 +86,7 @@ impl Part {
             Part::SlidingLogList => "sliding_log_list",
             Part::SlidingLogSortedSet => "sliding_log_sorted_set",
             Part::InFlight => "in_flight",
+            Part::Block => "block",
         }
     }
 
@@ -105,6 +109,7 @@ impl Part {
             Part::SlidingWindow => lua!("sliding_window.lua"),
             Part::SlidingBuckets => lua!("sliding_buckets.lua"),
             Part::InFlight => lua!("in_flight.lua"),
+            Part::Block => lua!("block.lua"),
             Part::SlidingLogList => lua!("sliding_log_list.lua"),
             Part::SlidingLogSortedSet => lua!("sliding_log_sorted_set.lua"),
         }
@@ -235,9 +240,6 @@ impl Scripts {
         if parts.has(Part::SlidingBuckets) && !parts.has(Part::SlidingLogList) {
             text.push_str(Part::SlidingLogList.text());
         }
-        if parts.has(Part::CalendarWindow) && !parts.has(Part::FixedWindow) {
-            text.push_str(Part::FixedWindow.text());
-        }
         for part in wanted() {
             text.push_str(part.text());
         }
@@ -259,10 +261,12 @@ mod tests {
 
     use super::*;
 
-    /// Every script that a store may load.
+    /// Every script that a store may load; those of the manual clock with all parts.
     fn all() -> impl Iterator<Item = String> {
-        [false, true].map(Scripts::new).into_iter().flat_map(|scripts| {
-            let sets = (0..).take(Parts::COUNT).map(Parts);
+        [false, true].into_iter().flat_map(|has_manual_clock| {
+            let scripts = Scripts::new(has_manual_clock);
+            let first = if has_manual_clock { Parts::COUNT - 1 } else { 0 };
+            let sets = (0..).take(Parts::COUNT).skip(first).map(Parts);
             let both = sets.flat_map(|parts| [scripts.acquire(parts), scripts.refund(parts)]);
             let usage = Part::ALL.into_iter().filter(|part| part.is_log()).map(|part| scripts.usage(part));
             let texts = both.chain(usage).chain([scripts.usage_page()]).map(|script| script.text.clone());

@@ -35,9 +35,13 @@ use tollgate_core::{Algorithm, Boundaries, Policy, Quota, QuotaError};
 /// - **In Redis, the server's clock decides** when a window begins. Processes need not agree on the
 ///   time. A process whose clock is wrong by more than a window still opens no window of its own
 ///   while one is counted. After its first reply it knows the server's time.
-/// - **Usage survives a change** of the zone, of the anchor and of the limit, but not of the
-///   length. While processes with two zones or anchors run at once, a caller gets its quota at
-///   either boundary.
+/// - **A window keeps its end**, as the first charge saw it. So another zone or anchor applies when
+///   the running window ends, and forgives nothing, also while processes with two of them run at
+///   once. The next window ends by the boundaries of the process that charges first. Usage also
+///   survives a change of the limit, but not of the length.
+/// - **In memory, windows follow steps of the wall clock** within about a second, as after a
+///   suspension. If it steps back, a window keeps its end, unless that is further away than a
+///   window: then the window ends as any of now. A key that was idle may be forgotten before.
 /// - **The fields of responses** name a day as 86,400 seconds (`w`), a week as seven of them, and a
 ///   month as 31. What they say of the time left is exact.
 /// - **Memory**: the boundaries until 2112 are computed once for each zone, length and anchor, and

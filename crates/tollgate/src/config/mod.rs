@@ -47,9 +47,10 @@
 //! never pass. Of a text that is no file of rules, an error contains no more than 20 characters of
 //! a name, since it may be a secret.
 //!
-//! Tens of rules are usual, and a thousand is much: each request asks each rule whether it applies.
-//! Use [tiers](crate::Rule::tiers) or a [quota of the request](crate::Rule::quota) for thousands of
-//! tenants. Files of 5,000 rules are tested.
+//! Tens of rules are usual, and files of 5,000 are tested. A request is compared with the rules
+//! whose `path` may be its own, and with all rules without a path, which should stay few. Use
+//! [tiers](crate::Rule::tiers) or a [quota of the request](crate::Rule::quota) for thousands of
+//! tenants.
 //!
 //! # The fields of a rule
 //!
@@ -85,7 +86,8 @@
 //! # Calendar
 //!
 //! `"10000/month"` with `zone = "Europe/Berlin"` is a quota for each month of that time zone:
-//! `CalendarWindow`. Such a rule has no `algorithm`, and its tiers have quotas per month too.
+//! `CalendarWindow`. Such a rule has no `algorithm`, and its tiers have quotas per month too. An
+//! edit of `zone` or `anchor` applies when the running windows end.
 //!
 //! **`day` and `d` differ.** `"100/day"` needs a `zone`, and all callers have their quota again at
 //! midnight there. `"100/d"` is 24 hours of any [algorithm](crate::algorithm), and refills

@@ -6,6 +6,7 @@ mod drain;
 mod future;
 mod jitter;
 mod live;
+mod next_window;
 mod replace;
 mod service;
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use tollgate_core::{Policy, Store};
+use tollgate_core::{Clock, Policy, Store, Timestamp};
 
 use super::RateLimitLayer;
 use super::decide::LayerShared;
+use super::next_window::{in_utc, running_end};
 use crate::limiter::NeverFails;
 use crate::rule::variants::Variant;
 use crate::rule::{IntoRules, Rule};
@@ -45,10 +46,15 @@ pub enum RuleChange {
     Removed,
     /// Its quota, its tiers, its classes or its block changed. Keys keep what they have used.
     Changed,
+    /// Its windows of a [calendar](crate::Algorithm::CalendarWindow) begin at other times, which
+    /// apply when the running window of a key ends: at this time, unless an earlier edit of the
+    /// same rule has not taken effect for that key. Until then keys keep what they have used. Other
+    /// changes of the rule, such as that of its limit, apply at once.
+    NextWindow(Timestamp),
     /// A window or the algorithm changed, of the rule or of one of its tiers, or what a file says
     /// of its key. The new window counts from zero. A tier that is added or removed starts again if
-    /// its window is not that of the rule's own quota.
-    /// A rule that enters or leaves its [shadow](crate::Rule::shadow) starts again, too.
+    /// its window is not that of the rule's own quota. A rule that enters or leaves its
+    /// [shadow](crate::Rule::shadow) starts again, too.
     StartsAgain,
 }
 
@@ -67,7 +73,11 @@ where
     ///   longer than for that: see [`Policy::version_burst`](crate::Policy::version_burst). A leaky
     ///   bucket keeps its queue.
     /// - A new window or another algorithm counts from zero. The result says which rules do.
-    /// - Another [time of blocks](crate::Rule::block_after) lifts the blocks that run.
+    /// - Another zone or anchor of a calendar applies when the running windows end. The result says
+    ///   when that is.
+    /// - Another [time of blocks](crate::Rule::block_after), or another
+    ///   [lease](crate::Policy::with_lease), is for new blocks and slots. Those that run end when
+    ///   they would have.
     /// - [Leases](crate::StoreExt::leased) of an earlier quota are not spent any more.
     ///   [Denials](crate::StoreExt::deny_cache) of an earlier quota are forgotten.
     /// - Callers that wait for a slot, or in [`until_ready`], ask again at once by the new rules, in
@@ -84,11 +94,11 @@ where
     ///
     /// [`until_ready`]: crate::RequestLimiter::until_ready
     pub fn replace(&self, rules: impl IntoRules) -> Result<RuleChanges, SetupError> {
-        let rules: Vec<_> = rules.into_rules().collect();
+        let (rules, now): (Vec<_>, _) = (rules.into_rules().collect(), Clock::system().now());
         loop {
             let earlier = self.live.load_full();
             let next = earlier.replaced(rules.iter().cloned())?;
-            let changes = RuleChanges::between(next.version(), earlier.rules(), next.rules());
+            let changes = RuleChanges::between(next.version(), earlier.rules(), next.rules(), now);
             if self.live.replace(&earlier, next) {
                 return Ok(changes);
             }
@@ -121,6 +131,7 @@ impl RuleChanges {
         version: u64,
         earlier: impl Iterator<Item = &'a Rule> + Clone,
         next: impl Iterator<Item = &'a Rule>,
+        now: Timestamp,
     ) -> RuleChanges {
         let by_name: HashMap<&str, &Rule> =
             earlier.clone().map(|rule| (rule.policy().name(), rule)).collect();
@@ -129,7 +140,7 @@ impl RuleChanges {
             let name = rule.policy().name();
             let change = match by_name.get(name) {
                 None => Some(RuleChange::Added),
-                Some(was) => change(was, rule),
+                Some(was) => change(was, rule, now),
             };
             names.insert(name);
             changes.extend(change.map(|change| (name.to_owned(), change)));
@@ -157,7 +168,7 @@ impl RuleChanges {
 }
 
 /// How a rule became another one of its name.
-fn change(earlier: &Rule, next: &Rule) -> Option<RuleChange> {
+fn change(earlier: &Rule, next: &Rule, now: Timestamp) -> Option<RuleChange> {
     let reads_another_key = match (earlier.key_text(), next.key_text()) {
         (Some(was), Some(is)) => was != is,
         _ => false,
@@ -169,7 +180,8 @@ fn change(earlier: &Rule, next: &Rule) -> Option<RuleChange> {
     }
     let block = |rule: &Rule| (rule.policy().block(), rule.policy().denials_until_block());
     let has_changed = was != is || block(earlier) != block(next);
-    has_changed.then_some(RuleChange::Changed)
+    let end = running_end(earlier.policy(), next.policy(), now);
+    has_changed.then_some(end.map_or(RuleChange::Changed, RuleChange::NextWindow))
 }
 
 /// Whether each tier has the state that its callers had. A caller whose tier is unknown has the
@@ -180,10 +192,10 @@ fn keeps_states(earlier: &[Variant<'_>], next: &[Variant<'_>]) -> bool {
         let without_class = variants.iter().filter(|variant| variant.class.is_none());
         without_class.map(|variant| (variant.tier, &variant.policy)).collect()
     }
+    fn scope<'a>(policies: &ByTier<'a>, tier: Option<&'a str>) -> Option<&'a str> {
+        policies.get(&tier).or_else(|| policies.get(&None)).map(|policy| policy.scope())
+    }
     let [was, is] = [earlier, next].map(by_tier);
-    let scope = |policies: &ByTier<'_>, tier: Option<&str>| {
-        policies.get(&tier).or_else(|| policies.get(&None)).map(|policy| policy.scope().to_owned())
-    };
     was.keys().chain(is.keys()).all(|tier| scope(&was, *tier) == scope(&is, *tier))
 }
 
@@ -193,6 +205,9 @@ impl fmt::Display for RuleChange {
             RuleChange::Added => "added",
             RuleChange::Removed => "removed",
             RuleChange::Changed => "changed",
+            RuleChange::NextWindow(end) => {
+                return write!(f, "changed, with other windows from {} UTC on", in_utc(*end));
+            }
             RuleChange::StartsAgain => "starts again",
         })
     }

@@ -1,5 +1,10 @@
 //! How a caller in a queue waits for its turn.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
@@ -18,26 +23,57 @@ pub(super) async fn turn_before<T>(waiter: &Waiter<T>, end: Instant) -> bool {
     }
     loop {
         let until = end.min(timer_now() + LOOK_AGAIN);
-        if timeout_at(until, waiter.turn()).await.is_ok() {
-            return timer_now() < end;
+        let found = timeout_at(until, turn(waiter)).await;
+        let is_over = timer_now() >= end;
+        if let Ok(_found) = found {
+            #[cfg(feature = "tracing")]
+            if _found == Found::Unwoken && !is_over {
+                tracing::warn!("a caller that waits for its rate limit was not woken for its turn");
+            }
+            return !is_over;
         }
-        if timer_now() >= end {
+        if is_over {
             return false;
         }
-        if waiter.has_turn() {
-            #[cfg(feature = "tracing")]
-            tracing::warn!("a caller that waits for its rate limit was not woken for its turn");
-            return true;
-        }
+    }
+}
+
+/// How a caller found its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Woken,
+    Unwoken,
+}
+
+/// Waits for the turn of a caller, and notes whether it was woken for it.
+async fn turn<T>(waiter: &Waiter<T>) -> Found {
+    let mut latest: Option<Arc<NotedWaker>> = None;
+    poll_fn(|cx| {
+        let noted = Arc::new(NotedWaker { is_called: AtomicBool::new(false), task: cx.waker().clone() });
+        let waker = Waker::from(Arc::clone(&noted));
+        let poll = pin!(waiter.turn()).poll(&mut Context::from_waker(&waker));
+        let before = latest.replace(noted);
+        let is_woken = before.is_none_or(|before| before.is_called.load(Ordering::Relaxed));
+        poll.map(|()| if is_woken { Found::Woken } else { Found::Unwoken })
+    })
+    .await
+}
+
+/// The waker of a task, and whether it was called.
+struct NotedWaker {
+    is_called: AtomicBool,
+    task: Waker,
+}
+
+impl Wake for NotedWaker {
+    fn wake(self: Arc<NotedWaker>) {
+        self.is_called.store(true, Ordering::Relaxed);
+        self.task.wake_by_ref();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-    use std::sync::Arc;
-    use std::task::{Context, Waker};
-
     use tokio::time::sleep;
     use tollgate_core::Key;
 
@@ -71,6 +107,24 @@ mod tests {
         let (in_time, found) = waiting.await.unwrap();
         assert!(in_time);
         assert_eq!(found - passed, Duration::from_millis(700));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_notes_whether_it_was_woken_for_its_turn() {
+        for is_woken in [true, false] {
+            let [first, second] = two();
+            let waiting = tokio::spawn({
+                let second = Arc::clone(&second);
+                async move { timeout_at(timer_now() + LOOK_AGAIN, turn(&second)).await }
+            });
+            sleep(Duration::from_millis(300)).await;
+            if !is_woken {
+                let _ = pin!(second.turn()).poll(&mut Context::from_waker(Waker::noop()));
+            }
+            drop(first);
+            let found = if is_woken { Found::Woken } else { Found::Unwoken };
+            assert_eq!(waiting.await.unwrap(), Ok(found));
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,7 +4,9 @@
 //! At the cap a key takes 60 bytes if the state of its algorithm is 20 bytes or less (see
 //! [`tollgate_core::algorithm`]). Sub-windows and logs have additional memory of their own: about 8
 //! bytes for each bucket, and 16 to 32 for each request in a log. Memory grows with the keys in
-//! use. Requests free idle keys, a few at a time: there is no thread and no task to spawn.
+//! use. Requests free idle keys, a few at a time: there is no thread and no task to spawn. Only
+//! for windows of a [calendar](crate::Algorithm::CalendarWindow), a thread of the process reads the
+//! wall clock once a second, so that they follow its steps.
 //!
 //! The usage of policies that [track it](Policy::track_usage) is in a table with a [cap of its
 //! own](MemoryStoreBuilder::max_tracked_keys).
@@ -91,7 +93,7 @@ use tollgate_core::{
     UsageError, UsageTotals, Verdict, Wait, settle,
 };
 
-use shards::Shards;
+use shards::{Shards, expiry};
 use totals::TotalsTable;
 
 use crate::table::TableEntry;
@@ -222,16 +224,23 @@ impl MemoryStore {
     /// Decides one check of a key that has an entry, without the steps for several checks. With
     /// those, a request costs 1.4 × with fields and 2.3 × without (peers, allowed, hot).
     #[inline]
-    fn decide_one(slot: &mut TableEntry<State>, check: &Check<'_>, times: Times, now: Timestamp) -> Verdict {
+    fn decide_one(
+        &self,
+        slot: &mut TableEntry<State>,
+        check: &Check<'_>,
+        times: Times,
+        now: Timestamp,
+    ) -> Verdict {
         let policy = check.policy;
-        let look = slot.value.look(policy, now);
+        let at = self.0.time_for(policy, now);
+        let look = slot.value.look(policy, at);
         let granted = match times.max() {
             // Avoids the division.
             1 => u32::from(check.cost <= look.room && check.cost <= policy.largest_cost()),
             max => look.times(policy, check.cost).min(max),
         };
         if granted == 0 || granted < times.min() {
-            let status = slot.value.refuse(policy, now, look, check.cost, times);
+            let status = slot.value.refuse(policy, at, look, check.cost, times);
             // A denied key stays until its reset: otherwise its caller could regain quota by
             // inventing keys. But requests that can never pass cost an attacker nothing.
             if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
@@ -239,14 +248,14 @@ impl MemoryStore {
             }
             if slot.value.is_record() {
                 // The entry of a version may end later than others.
-                slot.renew(slot.value.expires(policy, now), false);
+                slot.renew(expiry(now, at, slot.value.expires(policy, at)), false);
             }
             return Verdict::of_one(0, Duration::ZERO, status).at(now);
         }
-        let charge = slot.value.charge(policy, now, look, check.cost * u64::from(granted));
+        let charge = slot.value.charge(policy, at, look, check.cost * u64::from(granted));
         // Once the quota was full again, earlier denials no longer count.
         let was_full = look.remaining == policy.capacity() && !slot.value.is_record();
-        slot.renew(charge.expires, was_full);
+        slot.renew(expiry(now, at, charge.expires), was_full);
         Verdict::of_one(granted, charge.delay, charge.status).at(now)
     }
 }
@@ -265,7 +274,7 @@ impl Store for MemoryStore {
             let (mut table, digest, now) = self.0.tables.enter(check.policy, check.key);
             table.sweep(now);
             if let Some(at) = table.find(&digest) {
-                return Reply::Now(Ok(MemoryStore::decide_one(table.slot(at), check, times, now)));
+                return Reply::Now(Ok(self.decide_one(table.slot(at), check, times, now)));
             }
         }
         Reply::Now(Ok(self.decide(set, times)))
@@ -275,13 +284,14 @@ impl Store for MemoryStore {
         for grant in grants {
             let policy = grant.policy;
             let (mut table, digest, now) = self.0.tables.enter(policy, grant.key);
-            if let Some(at) = table.find(&digest) {
-                let slot = table.slot(at);
-                slot.value.refund(policy, now, grant.units, grant.stamp);
-                let expires = slot.value.expires(policy, now);
-                slot.renew(expires, false);
-                if policy.is_in_flight() && expires == now {
-                    table.remove(at);
+            if let Some(found) = table.find(&digest) {
+                let at = self.0.time_for(policy, now);
+                let slot = table.slot(found);
+                slot.value.refund(policy, at, grant.units, grant.stamp);
+                let expires = slot.value.expires(policy, at);
+                slot.renew(expiry(now, at, expires), false);
+                if policy.is_in_flight() && expires == at {
+                    table.remove(found);
                 }
             }
         }

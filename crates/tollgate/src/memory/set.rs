@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tollgate_core::algorithm::{Look, State};
 use tollgate_core::{Check, Clock, Policy, Status, Times, Timestamp, Verdict, Wait};
 
-use super::shards::Shards;
+use super::shards::{Shards, expiry};
 use crate::table::Table;
 use crate::table::digest::Digest;
 
@@ -28,7 +28,9 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
     let mut granted = times.max();
     for place in &mut places {
         let policy = place.policy;
-        place.look = tables.state(place).look(policy, now);
+        place.at = store.time_for(policy, now);
+        let at = place.at;
+        place.look = tables.state(place).look(policy, at);
         granted = granted.min(place.look.times(policy, place.cost));
     }
     let mut delay = Duration::ZERO;
@@ -84,6 +86,8 @@ struct Place<'a> {
     /// The sum of the costs of its checks.
     cost: u64,
     held: StateHeld,
+    /// The time by which the policy decides.
+    at: Timestamp,
     look: Look,
 }
 
@@ -198,22 +202,22 @@ impl<'a> Tables<'a> {
             };
             of_check.push(places.len());
             let look = Look { remaining: 0, room: 0 };
-            places.push(Place { policy: check.policy, target, cost, held, look });
+            places.push(Place { policy: check.policy, target, cost, held, at: Timestamp::EPOCH, look });
         }
         (places, of_check)
     }
 
     fn refuse(&mut self, place: &mut Place<'_>, times: Times, now: Timestamp) -> Status {
-        let (policy, look, cost) = (place.policy, place.look, place.cost);
-        let status = self.state(place).refuse(policy, now, look, cost, times);
-        if let StateHeld::Slot(at) = place.held {
-            let slot = self.table(place.target.shard).slot(at);
+        let (policy, at, look, cost) = (place.policy, place.at, place.look, place.cost);
+        let status = self.state(place).refuse(policy, at, look, cost, times);
+        if let StateHeld::Slot(found) = place.held {
+            let slot = self.table(place.target.shard).slot(found);
             if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
                 slot.pin();
             }
             if slot.value.is_record() {
                 // The entry of a version may end later than others.
-                slot.renew(slot.value.expires(policy, now), false);
+                slot.renew(expiry(now, at, slot.value.expires(policy, at)), false);
             }
         }
         status
@@ -222,19 +226,20 @@ impl<'a> Tables<'a> {
     fn charge(&mut self, place: &mut Place<'_>, granted: u32, now: Timestamp) -> (Status, Duration) {
         // Does not overflow, since it is within the room.
         let units = place.cost * u64::from(granted);
-        let (policy, look) = (place.policy, place.look);
-        let charge = self.state(place).charge(policy, now, look, units);
+        let (policy, at, look) = (place.policy, place.at, place.look);
+        let charge = self.state(place).charge(policy, at, look, units);
+        let expires = expiry(now, at, charge.expires);
         let table = self.table(place.target.shard);
         match &mut place.held {
-            StateHeld::Slot(at) => {
-                let slot = table.slot(*at);
+            StateHeld::Slot(found) => {
+                let slot = table.slot(*found);
                 let was_full = look.remaining == policy.capacity() && !slot.value.is_record();
-                slot.renew(charge.expires, was_full);
+                slot.renew(expires, was_full);
             }
             StateHeld::Fresh(_) if units == 0 || policy.charges_nothing() => {}
             StateHeld::Fresh(state) => {
                 let state = std::mem::replace(state, State::new(policy));
-                table.insert(place.target.digest, state, charge.expires);
+                table.insert(place.target.digest, state, expires);
             }
         }
         (charge.status, charge.delay)

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use tollgate_core::Clock;
 use tollgate_core::algorithm::State;
+use tollgate_core::{Algorithm, Clock, Policy, Timestamp};
 
 use super::totals::TotalsTable;
 use crate::table::Table;
@@ -42,6 +42,16 @@ impl Shards {
         Arc::clone(self.in_shadow.get_or_init(new))
     }
 
+    /// The time by which a policy decides, when the clock shows `now`: that of the wall clock for
+    /// windows of a calendar, so that they follow its steps.
+    #[inline]
+    pub(super) fn time_for(&self, policy: &Policy, now: Timestamp) -> Timestamp {
+        match policy.algorithm() {
+            Algorithm::CalendarWindow { .. } => self.tables.clock().on_the_wall(now),
+            _ => now,
+        }
+    }
+
     pub(super) fn overflows(&self) -> u64 {
         self.overflows.load(Ordering::Relaxed)
     }
@@ -61,4 +71,11 @@ impl Shards {
             );
         }
     }
+}
+
+/// When a table may forget a state, if that expires at `expires` by the time of its policy, which
+/// shows `at` when the table's clock shows `now`.
+#[inline]
+pub(super) fn expiry(now: Timestamp, at: Timestamp, expires: Timestamp) -> Timestamp {
+    if at == now { expires } else { now.saturating_add(expires.saturating_since(at)) }
 }

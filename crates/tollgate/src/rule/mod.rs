@@ -262,7 +262,7 @@ impl Rule {
     /// Blocks a key for a `time` after so many refusals by this rule: [`Policy::block_after`] says
     /// more. A blocked key is refused with [`Reason::Blocked`](crate::Reason::Blocked) by this
     /// rule, whatever its tier or class is. [`RequestLimiter`](crate::RequestLimiter::unblock)
-    /// lifts a block.
+    /// lifts a block. Another time is for new blocks.
     ///
     /// Choose more refusals than a client makes that obeys `Retry-After`, and count by what a
     /// stranger cannot write: a stranger who sends requests with a key has that key blocked.

@@ -115,7 +115,7 @@ pub(crate) enum SlotMistake {
     SeveralAlwaysWait,
     /// Looks under one lock and claims under another.
     LooksThenClaims,
-    LeaseIsNotInTheScope,
+    LeaseIsInTheScope,
     LimitIsInTheScope,
     ResetKeepsSlots,
     RenewalDoesNothing,
@@ -130,6 +130,8 @@ pub(crate) enum SlotMistake {
     WaitIsTheLease,
     /// A denial waits for the first lease, even if more have to end.
     WaitIsTheFirst,
+    /// A refusal under a shorter lease ends slots of a longer one.
+    CutsLongerLeases,
     /// A clock that steps back leaves slots ahead.
     KeepsTheFuture,
 }

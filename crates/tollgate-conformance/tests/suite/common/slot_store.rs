@@ -47,7 +47,7 @@ impl SlotStore {
     /// The slots of a key whose lease has not ended.
     fn held<'a>(&self, slots: &'a mut Slots, policy: &Policy, key: &Key) -> &'a mut Held {
         let scope = match self.mistake {
-            SlotMistake::LeaseIsNotInTheScope => policy.name().to_owned(),
+            SlotMistake::LeaseIsInTheScope => format!("{} {:?}", policy.scope(), policy.lease()),
             SlotMistake::LimitIsInTheScope => format!("{} {}", policy.scope(), policy.capacity()),
             _ => policy.scope().to_owned(),
         };
@@ -142,8 +142,11 @@ impl SlotStore {
         if units == 0 || missing == 0 {
             return Wait::None;
         }
-        if self.is_leased && self.mistake != SlotMistake::KeepsTheFuture {
-            held.values_mut().for_each(|end| *end = (now + lease).min(*end));
+        for ((taken, _), end) in held.iter_mut().filter(|_| self.is_leased) {
+            let is_of_lease = *end == *taken + lease || self.mistake == SlotMistake::CutsLongerLeases;
+            if is_of_lease && self.mistake != SlotMistake::KeepsTheFuture {
+                *end = (now + lease).min(*end);
+            }
         }
         let mut ends: Vec<u64> = held.values().copied().collect();
         ends.sort_unstable();

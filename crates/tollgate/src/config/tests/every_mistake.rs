@@ -116,7 +116,7 @@ fn at_most_a_thousand_mistakes_are_listed() {
 #[test]
 fn a_thousand_mistakes_are_found_in_work_that_grows_with_the_text() {
     let rule = |n: usize| {
-        let quota = if n % 5 == 0 { "5/x" } else { "5/s" };
+        let quota = if n.is_multiple_of(5) { "5/x" } else { "5/s" };
         format!("[[rule]]\nname = \"rule-{n}\"\nquota = \"{quota}\"\nby = \"ip\"\n\n")
     };
     let toml: String = (0..5_000).map(rule).collect();
