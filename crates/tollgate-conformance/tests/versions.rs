@@ -9,7 +9,7 @@ use tollgate_conformance::random::Random;
 use tollgate_core::algorithm::State;
 use tollgate_core::{Policy, Quota, Stamp, Times, Timestamp, Wait};
 
-/// A tenth of what `TOLLGATE_LONG` and a release build play.
+/// A tenth of them without `TOLLGATE_LONG=1`.
 fn plays(long: u64) -> u64 {
     let is_long = std::env::var_os("TOLLGATE_LONG").is_some();
     if is_long { long } else { (long / 10).max(1) }
