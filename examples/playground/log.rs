@@ -246,8 +246,16 @@ impl Store for LoggedStore {
         self.store.end_waits_after(limit)
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
+    }
+
     fn patient(&self) -> LoggedStore {
         LoggedStore { store: self.store.patient(), ..self.clone() }
+    }
+
+    fn in_shadow(&self) -> LoggedStore {
+        LoggedStore { store: self.store.in_shadow(), ..self.clone() }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

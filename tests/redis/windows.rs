@@ -12,9 +12,15 @@ use crate::redis::{BothLayouts, Fresh, acquire, at_once, every_policy, shared};
 const LIMIT: u64 = 5;
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// The answers to one caller that asks as fast as possible: the stamp of each grant, and `None` for
-/// a denial.
-type Answers = Vec<Option<u64>>;
+/// The answers to one caller that asks as fast as possible.
+type Answers = Vec<Answer>;
+
+struct Answer {
+    /// That of a grant. `None` for a denial.
+    stamp: Option<u64>,
+    /// By the server's clock.
+    decided_at: u64,
+}
 
 /// Asks until ten windows' worth is granted.
 async fn ask_over_ten_windows(fresh: &Fresh, policy: &Policy) -> Answers {
@@ -23,15 +29,18 @@ async fn ask_over_ten_windows(fresh: &Fresh, policy: &Policy) -> Answers {
     while granted < 10 * LIMIT {
         let verdict = acquire(&fresh.store, policy, "ada", 1).await;
         granted += u64::from(verdict.times());
-        answers.push(verdict.is_granted().then(|| verdict.each()[0].stamp().micros()));
+        answers.push(Answer {
+            stamp: verdict.is_granted().then(|| verdict.each()[0].stamp().micros()),
+            decided_at: verdict.decided_at().expect("a store decides").as_micros(),
+        });
     }
     answers
 }
 
-fn by_stamp(answers: &Answers) -> BTreeMap<u64, u64> {
+fn by_stamp(answers: &[Answer]) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::new();
-    for stamp in answers.iter().flatten() {
-        *counts.entry(*stamp).or_default() += 1;
+    for stamp in answers.iter().filter_map(|answer| answer.stamp) {
+        *counts.entry(stamp).or_default() += 1;
     }
     counts
 }
@@ -54,20 +63,22 @@ async fn windows_end_on(kind: Kind) {
         let asked = timeout(Duration::from_secs(60), ask_over_ten_windows(fresh, &policy)).await;
         let answers = asked.unwrap_or_else(|_| panic!("no end of the window: {what}"));
         let counts = by_stamp(&answers);
-        let stamps: Vec<u64> = answers.iter().copied().flatten().collect();
+        let stamps: Vec<u64> = answers.iter().filter_map(|answer| answer.stamp).collect();
         match policy.algorithm() {
             Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } => {
                 assert!(counts.values().all(|count| *count <= LIMIT), "{what}: {counts:?}");
-                let windows: Vec<u64> = counts.into_keys().collect();
-                // A call that takes longer than a window may leave the calendar for one window.
-                let is_calendar = matches!(policy.algorithm(), Algorithm::CalendarWindow { .. });
-                let apart = if is_calendar { 0 } else { window };
-                assert!(windows.windows(2).all(|two| two[1] >= two[0] + apart), "{what}: {windows:?}");
+                // The stamp is the start of a window, and of one in a calendar its end. A call that takes
+                // longer than the windows that it carries opens one that is not in the calendar.
+                let length =
+                    if matches!(policy.algorithm(), Algorithm::CalendarWindow { .. }) { 0 } else { window };
                 let mut used = (0, 0);
                 for answer in answers {
-                    match answer {
-                        Some(window) if window == used.0 => used.1 += 1,
-                        Some(window) => used = (window, 1),
+                    match answer.stamp {
+                        Some(stamp) if stamp == used.0 => used.1 += 1,
+                        Some(stamp) => {
+                            assert!(answer.decided_at >= used.0 + length, "{what}: forgotten early");
+                            used = (stamp, 1);
+                        }
                         None => assert_eq!(used.1, LIMIT, "{what}: denied with units left"),
                     }
                 }

@@ -83,7 +83,9 @@ impl Explainer<'_> {
             } else if names.is_empty() {
                 let (config, is_in_shadow) = enforced(config)?;
                 let rule = self.registry.rule(&config).map_err(|error| error.to_string())?;
-                let what = self.of_rule(&config, rule.clone()).await?;
+                // Rules in shadow count apart.
+                let store = if is_in_shadow { self.store.in_shadow() } else { self.store.clone() };
+                let what = self.of_rule(&config, rule.clone(), store).await?;
                 if is_in_shadow {
                     format!("in shadow, so nothing follows: {what}")
                 } else {
@@ -103,15 +105,20 @@ impl Explainer<'_> {
         if known.is_empty() {
             return Ok(text);
         }
-        Ok(format!("{text}{by}the request {}\n", outcome(&self.look(known).await?)))
+        Ok(format!("{text}{by}the request {}\n", outcome(&self.look(known, self.store.clone()).await?)))
     }
 
-    async fn of_rule(&self, config: &RuleConfig, rule: Rule) -> Result<String, String> {
+    async fn of_rule(
+        &self,
+        config: &RuleConfig,
+        rule: Rule,
+        store: BoxStore<Infallible>,
+    ) -> Result<String, String> {
         let head = Head::from(&self.request);
         if rule.is_exempt(&head) {
             return Ok("does not apply: the request is exempt".to_owned());
         }
-        let looked = self.look(vec![rule.clone()]).await?;
+        let looked = self.look(vec![rule.clone()], store).await?;
         let outcome = outcome(&looked);
         let Ok(report) = looked else { return Ok(outcome) };
         let Some((policy, status)) = report.iter().next() else {
@@ -125,8 +132,12 @@ impl Explainer<'_> {
     }
 
     /// The state of these rules for the request, or why one has no key.
-    async fn look(&self, rules: Vec<Rule>) -> Result<Result<Report, Denial>, String> {
-        let limiter = RequestLimiter::try_new(rules).and_then(|new| new.try_store(self.store.clone()));
+    async fn look(
+        &self,
+        rules: Vec<Rule>,
+        store: BoxStore<Infallible>,
+    ) -> Result<Result<Report, Denial>, String> {
+        let limiter = RequestLimiter::try_new(rules).and_then(|new| new.try_store(store));
         let looked = limiter.map_err(|error| error.to_string())?.look(&Head::from(&self.request)).await;
         match &looked {
             Ok(report) if report.policies().count() > report.statuses().len() => {
