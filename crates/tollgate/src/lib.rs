@@ -171,6 +171,7 @@ mod interned;
 mod limiter;
 mod made_policies;
 mod observe;
+mod policy_item;
 mod policy_set;
 mod random_part;
 mod reason;

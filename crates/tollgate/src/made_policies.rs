@@ -1,9 +1,12 @@
 //! Policies for quotas that requests bring along.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use bytes::Bytes;
 use tollgate_core::{Policy, Quota};
+
+use crate::policy_item::Item;
 
 /// How many policies of a rule are kept at most, in sets of [`WAYS`] that share a lock.
 const SETS: usize = 512;
@@ -32,6 +35,14 @@ pub(crate) struct MadePolicy {
     /// The number of its rule.
     pub(crate) rule: usize,
     pub(crate) policy: Policy,
+    item: OnceLock<Item>,
+}
+
+impl MadePolicy {
+    /// What a field says of it.
+    pub(crate) fn item(&self) -> &Item {
+        self.item.get_or_init(|| Item::new(&self.policy, Bytes::from))
+    }
 }
 
 /// What a request wants of a rule.
@@ -59,7 +70,7 @@ impl MadePolicies {
             return Some(found);
         }
         // Without the lock, since a store is asked whether it supports the policy.
-        let made = Arc::new(MadePolicy { wanted, rule, policy: make()? });
+        let made = Arc::new(MadePolicy { wanted, rule, policy: make()?, item: OnceLock::new() });
         let mut set = self.set_of(wanted);
         if let Some(found) = find(&mut set, wanted) {
             return Some(found);

@@ -7,22 +7,22 @@ use crate::policy::{Algorithm, Policy};
 use crate::verdict::Stamp;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct CalendarWindow {
+pub(super) struct CalendarCount {
     /// Microseconds since the epoch; unused while `count` is 0.
     end: u64,
     count: u64,
 }
 
-impl CalendarWindow {
-    pub(super) fn restore(end: u64, count: u64) -> CalendarWindow {
-        CalendarWindow { end, count: bounded(count) }
+impl CalendarCount {
+    pub(super) fn restore(end: u64, count: u64) -> CalendarCount {
+        CalendarCount { end, count: bounded(count) }
     }
 
     /// Moves to the window of `now`. Returns the units left in it.
     pub(super) fn look(&mut self, policy: &Policy, now: u64) -> u64 {
         let end = end_of(policy, now);
         if self.count == 0 || now >= self.end {
-            *self = CalendarWindow { end, count: 0 };
+            *self = CalendarCount { end, count: 0 };
         } else if self.end > furthest(policy, now, end) {
             self.end = end;
         }
@@ -85,7 +85,7 @@ mod tests {
         let east = monthly(&[100_000, 170_000, 240_000]);
         let west = monthly(&[110_000, 180_000, 250_000]);
         assert_eq!(east.scope(), west.scope());
-        let mut state = CalendarWindow::default();
+        let mut state = CalendarCount::default();
         for (now, policy, left, reset) in [
             (105_000, &east, 5, 65_000),
             (106_000, &west, 0, 64_000),
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_clock_that_steps_over_a_boundary_and_back_refills_nothing() {
         let policy = monthly(&[100_000, 180_000, 260_000]);
-        let mut state = CalendarWindow::default();
+        let mut state = CalendarCount::default();
         state.look(&policy, 180_000);
         state.charge(5);
         assert_eq!((state.look(&policy, 170_000), state.wait(&policy, 170_000, 1)), (0, 90_000));
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn an_end_beyond_a_window_becomes_that_of_the_window_of_now() {
         let policy = monthly(&[100_000, 180_000, 260_000]);
-        let mut state = CalendarWindow::default();
+        let mut state = CalendarCount::default();
         state.look(&policy, 180_000);
         let stamp = state.charge(5);
         assert_eq!((state.look(&policy, 169_999), state.wait(&policy, 169_999, 1)), (0, 10_001));

@@ -72,7 +72,7 @@ use crate::usage::UsageError;
 use crate::verdict::{Stamp, Status, Wait};
 
 use block::Block;
-use calendar_window::CalendarWindow;
+use calendar_window::CalendarCount;
 use fixed_window::FixedWindow;
 use gcra::Tat;
 use in_flight::UnitsInFlight;
@@ -97,7 +97,7 @@ enum Form {
     // Boxed to keep the state of the default algorithm at 24 bytes.
     Record(Box<Record>),
     FixedWindow(FixedWindow),
-    CalendarWindow(CalendarWindow),
+    CalendarWindow(CalendarCount),
     Block(Block),
     TwoWindows(TwoWindows),
     Ring(Box<Ring>),
@@ -151,7 +151,7 @@ impl State {
         State(match policy.algorithm() {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Form::Tat(Tat::default()),
             Algorithm::FixedWindow { .. } => Form::FixedWindow(FixedWindow::default()),
-            Algorithm::CalendarWindow { .. } => Form::CalendarWindow(CalendarWindow::default()),
+            Algorithm::CalendarWindow { .. } => Form::CalendarWindow(CalendarCount::default()),
             Algorithm::Block => Form::Block(Block::default()),
             Algorithm::SlidingWindow => Form::TwoWindows(TwoWindows::default()),
             Algorithm::SlidingBuckets { buckets } => Form::Ring(Box::new(Ring::new(buckets))),
@@ -194,7 +194,7 @@ impl State {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => Form::Tat(Tat::restore(number(0), number(1))),
             Algorithm::FixedWindow { .. } => Form::FixedWindow(FixedWindow::restore(number(0), number(1))),
             Algorithm::CalendarWindow { .. } => {
-                Form::CalendarWindow(CalendarWindow::restore(number(0), number(1)))
+                Form::CalendarWindow(CalendarCount::restore(number(0), number(1)))
             }
             Algorithm::Block => Form::Block(Block::restore(number(0))),
             Algorithm::SlidingWindow => {

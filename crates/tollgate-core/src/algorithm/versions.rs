@@ -19,12 +19,12 @@ pub(super) struct Record {
     /// The TAT that was there before the record, for the first version that it is within the reach
     /// of. In whole microseconds, since versions may have other parts.
     open: Option<u64>,
-    entries: SmallVec<[Entry; MOST_ENTRIES]>,
+    entries: SmallVec<[VersionEntry; MOST_ENTRIES]>,
 }
 
 /// The bucket of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct VersionEntry {
     limit: u64,
     burst: u64,
     interval: Interval,
@@ -33,7 +33,7 @@ struct Entry {
 
 /// Where the TAT is by which a version decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum EntryPlace {
     /// In its entry.
     Own(usize),
     /// The open one. A grant makes it the entry at this place.
@@ -44,10 +44,10 @@ enum Place {
     Shared(usize),
 }
 
-impl Entry {
-    fn new(policy: &Policy, tat: Exact) -> Entry {
+impl VersionEntry {
+    fn new(policy: &Policy, tat: Exact) -> VersionEntry {
         let (limit, burst) = (policy.quota.limit, policy.version_burst);
-        Entry { limit, burst, interval: policy.interval, tat }
+        VersionEntry { limit, burst, interval: policy.interval, tat }
     }
 
     fn is_of(&self, policy: &Policy) -> bool {
@@ -91,7 +91,7 @@ impl Entry {
 impl Record {
     /// The record of a version that finds another's TAT, or makes debt.
     pub(super) fn new(policy: &Policy, open: Option<u64>, tat: Exact) -> Record {
-        Record { open, entries: SmallVec::from_iter([Entry::new(policy, tat)]) }
+        Record { open, entries: SmallVec::from_iter([VersionEntry::new(policy, tat)]) }
     }
 
     /// Cuts what a clock that stepped back left too far ahead. Returns whether there was any.
@@ -126,16 +126,16 @@ impl Record {
         latest.max(self.open.unwrap_or(0))
     }
 
-    fn place(&self, policy: &Policy, now: u64) -> Place {
+    fn place(&self, policy: &Policy, now: u64) -> EntryPlace {
         if let Some(own) = self.entries.iter().position(|entry| entry.is_of(policy)) {
-            return Place::Own(own);
+            return EntryPlace::Own(own);
         }
         let full = || self.entries.iter().position(|entry| entry.tat.ceil() <= now);
         let free = if self.entries.len() < MOST_ENTRIES { Some(self.entries.len()) } else { full() };
         match free {
-            Some(at) if self.open.is_some_and(|open| open <= now + policy.reach.us) => Place::Open(at),
-            Some(at) => Place::New(at),
-            None => Place::Shared(self.shared(policy)),
+            Some(at) if self.open.is_some_and(|open| open <= now + policy.reach.us) => EntryPlace::Open(at),
+            Some(at) => EntryPlace::New(at),
+            None => EntryPlace::Shared(self.shared(policy)),
         }
     }
 
@@ -148,13 +148,13 @@ impl Record {
         shortest.or_else(longest).map_or(0, |(at, _)| at)
     }
 
-    fn tat(&self, place: Place, policy: &Policy, now: u64) -> Exact {
+    fn tat(&self, place: EntryPlace, policy: &Policy, now: u64) -> Exact {
         let used_up = policy.interval.add(Exact::from_us(now), policy.reach);
         match place {
-            Place::Own(at) => self.entries[at].tat,
-            Place::Open(_) => Exact::from_us(self.open.unwrap_or(0)),
-            Place::New(_) => used_up,
-            Place::Shared(at) => {
+            EntryPlace::Own(at) => self.entries[at].tat,
+            EntryPlace::Open(_) => Exact::from_us(self.open.unwrap_or(0)),
+            EntryPlace::New(_) => used_up,
+            EntryPlace::Shared(at) => {
                 let room = self.entries[at].room(now).min(policy.version_burst);
                 policy.interval.saturating_sub(used_up, policy.interval.times(room))
             }
@@ -177,11 +177,13 @@ impl Record {
         for entry in record.entries.iter_mut().filter(|entry| !entry.is_of(policy)) {
             entry.charge(now, units);
         }
-        record.open = record.open.filter(|_| !matches!(place, Place::Open(_)));
+        record.open = record.open.filter(|_| !matches!(place, EntryPlace::Open(_)));
         record.open = record.open.map(|open| open.max(now) + policy.interval.times(units).ceil());
         match place {
-            Place::Own(at) | Place::Open(at) | Place::New(at) => record.put(at, Entry::new(policy, tat)),
-            Place::Shared(_) => {}
+            EntryPlace::Own(at) | EntryPlace::Open(at) | EntryPlace::New(at) => {
+                record.put(at, VersionEntry::new(policy, tat));
+            }
+            EntryPlace::Shared(_) => {}
         }
         *self = record;
         Ok(tat)
@@ -197,15 +199,15 @@ impl Record {
         if let Some(tat) = record.one(policy, now) {
             return Err(tat);
         }
-        if let place @ Place::New(at) = record.place(policy, now) {
+        if let place @ EntryPlace::New(at) = record.place(policy, now) {
             let used_up = record.tat(place, policy, now);
-            record.put(at, Entry::new(policy, used_up));
+            record.put(at, VersionEntry::new(policy, used_up));
             *self = record;
         }
         Ok(())
     }
 
-    fn put(&mut self, at: usize, entry: Entry) {
+    fn put(&mut self, at: usize, entry: VersionEntry) {
         match self.entries.get_mut(at) {
             Some(place) => *place = entry,
             None => self.entries.push(entry),
@@ -223,7 +225,7 @@ impl Record {
         let now = Exact::from_us(now);
         let own = record.entries.iter_mut().find(|entry| entry.is_of(policy));
         match (own, &mut record.open) {
-            (Some(Entry { interval, tat, .. }), _) if *tat > now => {
+            (Some(VersionEntry { interval, tat, .. }), _) if *tat > now => {
                 *tat = interval.saturating_sub(*tat, owed).max(now);
             }
             (None, Some(open)) if *open > now.us => *open = open.saturating_sub(owed.us).max(now.us),

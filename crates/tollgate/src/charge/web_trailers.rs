@@ -16,12 +16,12 @@ use smallvec::SmallVec;
 pub(super) struct WebTrailers {
     /// Of a body in base64, the characters that do not make whole bytes yet.
     text: Option<Read>,
-    part: Part,
+    part: FramePart,
 }
 
 /// The part of a body that comes next.
 #[derive(Debug)]
-enum Part {
+enum FramePart {
     /// The flags and the length of a frame, as far as they were there.
     Start(Read),
     /// So many bytes of a message.
@@ -49,7 +49,7 @@ const DECODED_AT_ONCE: usize = 4 * 1_024;
 
 impl WebTrailers {
     pub(super) fn new(is_text: bool) -> WebTrailers {
-        WebTrailers { text: is_text.then(Read::new), part: Part::Start(Read::new()) }
+        WebTrailers { text: is_text.then(Read::new), part: FramePart::Start(Read::new()) }
     }
 
     /// Reads the next bytes of the body. Returns the trailers once, when they are complete.
@@ -85,7 +85,7 @@ impl WebTrailers {
                 &spanning
             };
             let Ok(length) = STANDARD.decode_slice(groups, &mut decoded) else {
-                self.part = Part::Rest;
+                self.part = FramePart::Rest;
                 return None;
             };
             if let Some(found) = self.part.read(&decoded[..length]) {
@@ -96,29 +96,29 @@ impl WebTrailers {
     }
 }
 
-impl Part {
+impl FramePart {
     fn read(&mut self, mut data: &[u8]) -> Option<HeaderMap> {
         while !data.is_empty() {
             match self {
-                Part::Start(start) => {
+                FramePart::Start(start) => {
                     take(&mut data, start, LENGTH_OF_START);
                     if let [flags, a, b, c, d] = start[..] {
-                        *self = Part::after_start(flags, u32::from_be_bytes([a, b, c, d]));
+                        *self = FramePart::after_start(flags, u32::from_be_bytes([a, b, c, d]));
                     }
                 }
-                Part::Message(left) => {
+                FramePart::Message(left) => {
                     let skipped = data.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                     data = &data[skipped..];
                     *left -= u32::try_from(skipped).unwrap_or(*left);
                 }
-                Part::Trailers(lines, length) => take(&mut data, lines, *length),
-                Part::Rest => return None,
+                FramePart::Trailers(lines, length) => take(&mut data, lines, *length),
+                FramePart::Rest => return None,
             }
             match self {
-                Part::Message(0) => *self = Part::Start(Read::new()),
-                Part::Trailers(lines, length) if lines.len() == *length => {
+                FramePart::Message(0) => *self = FramePart::Start(Read::new()),
+                FramePart::Trailers(lines, length) if lines.len() == *length => {
                     let trailers = fields(lines);
-                    *self = Part::Rest;
+                    *self = FramePart::Rest;
                     return Some(trailers);
                 }
                 _ => {}
@@ -127,11 +127,11 @@ impl Part {
         None
     }
 
-    fn after_start(flags: u8, length: u32) -> Part {
+    fn after_start(flags: u8, length: u32) -> FramePart {
         match flags {
-            0 | COMPRESSED => Part::Message(length),
-            TRAILERS if length <= LONGEST_TRAILERS => Part::Trailers(Read::new(), length as usize),
-            _ => Part::Rest,
+            0 | COMPRESSED => FramePart::Message(length),
+            TRAILERS if length <= LONGEST_TRAILERS => FramePart::Trailers(Read::new(), length as usize),
+            _ => FramePart::Rest,
         }
     }
 }

@@ -15,9 +15,9 @@ macro_rules! table {
     ($type:ident, $expecting:literal) => {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
-                struct Table;
+                struct FieldsVisitor;
 
-                impl<'de> Visitor<'de> for Table {
+                impl<'de> Visitor<'de> for FieldsVisitor {
                     type Value = $type;
 
                     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -29,7 +29,7 @@ macro_rules! table {
                     }
                 }
 
-                deserializer.deserialize_map(Table)
+                deserializer.deserialize_map(FieldsVisitor)
             }
         }
 

@@ -4,25 +4,17 @@ use std::cmp::Reverse;
 use std::mem;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tollgate_core::{Policy, Status, Wait};
+use tollgate_core::{Status, Wait};
 
 use super::numbers::strictness;
 use crate::interned::printable;
-use crate::reason::{escaped, seconds_up};
+use crate::policy_item::{Item, SEPARATOR};
+use crate::reason::seconds_up;
 
 // The parameter names of the draft, which may still change.
-const QUOTA: &str = ";q=";
-const UNIT: &str = ";qu=";
-const WINDOW: &str = ";w=";
 const REMAINING: &str = ";r=";
 const RESET: &str = ";t=";
-
-/// The units that the draft registers. Its third, `request`, is the default.
-const WRITTEN_UNITS: [&str; 2] = ["content-bytes", "concurrent-requests"];
-
-const SEPARATOR: &str = ", ";
 
 /// The most bytes of a field. The values of an item in the two fields have about the same length.
 const MOST_BYTES: usize = 1_024;
@@ -30,55 +22,9 @@ const MOST_BYTES: usize = 1_024;
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// A policy's item in `RateLimit-Policy`.
-#[derive(Clone, Debug)]
-pub(super) struct Item {
-    /// `"name";q=20;w=2`, or `"name";q=20;qu="content-bytes";w=2`
-    policy: HeaderValue,
-    /// The length of `"name"`.
-    name: u16,
-    /// Whether units come back with time. Those of requests in flight do not.
-    has_window: bool,
-}
-
-impl Item {
-    pub(super) fn new(policy: &Policy, bytes: impl Fn(String) -> Bytes) -> Item {
-        let name = escaped(policy.name());
-        let quota = policy.quota();
-        let seconds = (u128::from(policy.capacity()) * quota.window().as_micros())
-            .div_ceil(u128::from(quota.limit()) * 1_000_000)
-            .max(1);
-        let unit = policy.unit_name().filter(|unit| WRITTEN_UNITS.contains(unit));
-        let unit = unit.map(|unit| format!("{UNIT}\"{unit}\"")).unwrap_or_default();
-        let has_window = !policy.is_in_flight();
-        let window = if has_window { format!("{WINDOW}{seconds}") } else { String::new() };
-        let text = format!("\"{name}\"{QUOTA}{}{unit}{window}", policy.capacity());
-        // At most 128 characters, each of which may be escaped.
-        let name = u16::try_from(name.len() + 2).expect("a policy's name is short");
-        Item { policy: printable(bytes(text)), name, has_window }
-    }
-
-    /// The whole item.
-    pub(super) fn policy(&self) -> &HeaderValue {
-        &self.policy
-    }
-
-    /// In a field, which it may be the first of.
-    #[inline]
-    fn length(&self) -> usize {
-        self.policy.len() + SEPARATOR.len()
-    }
-
-    /// `"name"`
-    #[inline]
-    fn name(&self) -> &[u8] {
-        &self.policy.as_bytes()[..usize::from(self.name)]
-    }
-}
-
 /// The value of `RateLimit-Policy`.
 pub(super) fn join<'a>(items: impl Iterator<Item = &'a Item>) -> String {
-    let policies: Vec<_> = items.map(|item| item.policy.to_str().unwrap_or_default()).collect();
+    let policies: Vec<_> = items.map(|item| item.policy().to_str().unwrap_or_default()).collect();
     policies.join(SEPARATOR)
 }
 
@@ -114,7 +60,7 @@ impl Lists {
         let policy = policy.cloned();
         let policy = policy.unwrap_or_else(|| printable(join(items.clone().map(|(item, _)| item)).into()));
         let value = |(item, status): (&'a Item, &'b Status)| {
-            let reset = item.has_window.then(|| reset_seconds(status, longest, delay));
+            let reset = item.has_window().then(|| reset_seconds(status, longest, delay));
             (item.name(), status.remaining(), reset)
         };
         Lists { policy, limit: limit_of(items.map(value)) }

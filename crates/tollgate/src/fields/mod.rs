@@ -9,10 +9,11 @@ use http::{HeaderMap, HeaderValue};
 use tollgate_core::{Clock, Status, Verdict, Wait};
 
 use crate::interned::{interned, printable};
+use crate::policy_item::Item;
 use crate::policy_set::{Ask, PolicyRef, PolicySet};
 use crate::reason::seconds_up;
 
-use ietf::{Item, Lists, join};
+use ietf::{Lists, join};
 use numbers::{NumberFields, NumberForm};
 
 pub(crate) use numbers::{number, strictness};
@@ -197,36 +198,34 @@ impl FieldWriter {
         asks.iter().zip(verdict.each()).filter(is_in)
     }
 
+    /// The item of a policy that fields do not leave out.
+    fn item<'a>(&'a self, ask: &'a Ask) -> Option<&'a Item> {
+        match &ask.policy {
+            PolicyRef::Numbered(number) => self.items[*number].as_ref(),
+            PolicyRef::Made(made) => Some(made.item()),
+        }
+    }
+
     fn ietf(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> Lists {
-        let shown = self.shown(policies, asks, verdict);
+        let mut shown = self.shown(policies, asks, verdict);
         let (longest, delay) = (longest_wait_seconds(policies, asks, verdict), verdict.delay());
-        let (share, is_numbered) =
-            (verdict.share(), |ask: &Ask| matches!(ask.policy, PolicyRef::Numbered(_)));
-        if share.is_some() || !asks.iter().all(is_numbered) {
-            // Not cached: an outage is short, and policies that requests bring come and go.
-            let with_item = |(ask, status): (&Ask, _)| {
-                let policy = policies.policy(&ask.policy);
-                let item = match share {
-                    Some(share) => Item::new(&policy.share(share).ok()?, Bytes::from),
-                    None => Item::new(policy, Bytes::from),
-                };
-                Some((item, status))
+        if let Some(share) = verdict.share() {
+            // Not cached, since an outage is short.
+            let of_share = |(ask, status): (&Ask, _)| {
+                let policy = policies.policy(&ask.policy).share(share).ok()?;
+                Some((Item::new(&policy, Bytes::from), status))
             };
-            let items: Vec<(Item, &Status)> = shown.filter_map(with_item).collect();
+            let items: Vec<(Item, &Status)> = shown.filter_map(of_share).collect();
             return Lists::new(None, items.iter().map(|(item, status)| (item, *status)), longest, delay);
         }
-        let number = |ask: &Ask| match ask.policy {
-            PolicyRef::Numbered(number) => number,
-            PolicyRef::Made(ref made) => made.rule,
-        };
         // The numbers are ascending and distinct, so these are the policies of all rules.
-        let all_own = asks.len() == self.own && asks.iter().all(|ask| number(ask) < self.own);
+        let is_own = |ask: &Ask| matches!(ask.policy, PolicyRef::Numbered(number) if number < self.own);
+        let items = shown.clone().filter_map(|(ask, status)| Some((self.item(ask)?, status)));
         let policy = match asks {
-            _ if all_own => Some(&self.own_policies),
-            [only] => self.items[number(only)].as_ref().map(Item::policy),
+            _ if asks.len() == self.own && asks.iter().all(is_own) => Some(&self.own_policies),
+            [_] => shown.next().and_then(|(ask, _)| self.item(ask)).map(Item::policy),
             _ => None,
         };
-        let items = shown.filter_map(|(ask, status)| Some((self.items[number(ask)].as_ref()?, status)));
         Lists::new(policy, items, longest, delay)
     }
 

@@ -49,7 +49,7 @@ where
     /// Waits for the store. Boxed, so that the future over a store in memory stays small.
     Asking(Pin<Box<Asked<Svc, S, ReqBody>>>),
     /// Waits for slots in a queue.
-    Queued(Box<Queued<Svc, S, ReqBody>>),
+    Queued(Box<QueuedRequest<Svc, S, ReqBody>>),
     /// Waits for the slot that a leaky bucket reserved.
     Delayed(Pin<Box<Delayed<Svc, S, ReqBody>>>),
     /// The inner service has the request.
@@ -72,7 +72,7 @@ struct Asked<Svc, S: Store, ReqBody> {
     shared: Arc<LayerShared<S>>,
 }
 
-struct Queued<Svc, S, ReqBody> {
+struct QueuedRequest<Svc, S, ReqBody> {
     wait: QueueFuture,
     asks: Asks,
     call: WaitingCall<Svc, Request<ReqBody>>,
@@ -145,7 +145,7 @@ where
             }
             Next::Queue(wait, asks, live) => {
                 let (call, shared) = (WaitingCall::new(service, request), Arc::clone(shared));
-                ResponseState::Queued(Box::new(Queued { wait, asks, call, shared, live }))
+                ResponseState::Queued(Box::new(QueuedRequest { wait, asks, call, shared, live }))
             }
         }
     }

@@ -27,7 +27,7 @@ pub(super) async fn turn_before<T>(waiter: &Waiter<T>, end: Instant) -> bool {
         let is_over = timer_now() >= end;
         if let Ok(_found) = found {
             #[cfg(feature = "tracing")]
-            if _found == Found::Unwoken && !is_over {
+            if _found == FoundTurn::Unwoken && !is_over {
                 tracing::warn!("a caller that waits for its rate limit was not woken for its turn");
             }
             return !is_over;
@@ -40,13 +40,13 @@ pub(super) async fn turn_before<T>(waiter: &Waiter<T>, end: Instant) -> bool {
 
 /// How a caller found its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum FoundTurn {
     Woken,
     Unwoken,
 }
 
 /// Waits for the turn of a caller, and notes whether it was woken for it.
-async fn turn<T>(waiter: &Waiter<T>) -> Found {
+async fn turn<T>(waiter: &Waiter<T>) -> FoundTurn {
     let mut latest: Option<Arc<NotedWaker>> = None;
     poll_fn(|cx| {
         let noted = Arc::new(NotedWaker { is_called: AtomicBool::new(false), task: cx.waker().clone() });
@@ -54,7 +54,7 @@ async fn turn<T>(waiter: &Waiter<T>) -> Found {
         let poll = pin!(waiter.turn()).poll(&mut Context::from_waker(&waker));
         let before = latest.replace(noted);
         let is_woken = before.is_none_or(|before| before.is_called.load(Ordering::Relaxed));
-        poll.map(|()| if is_woken { Found::Woken } else { Found::Unwoken })
+        poll.map(|()| if is_woken { FoundTurn::Woken } else { FoundTurn::Unwoken })
     })
     .await
 }
@@ -122,7 +122,7 @@ mod tests {
                 let _ = pin!(second.turn()).poll(&mut Context::from_waker(Waker::noop()));
             }
             drop(first);
-            let found = if is_woken { Found::Woken } else { Found::Unwoken };
+            let found = if is_woken { FoundTurn::Woken } else { FoundTurn::Unwoken };
             assert_eq!(waiting.await.unwrap(), Ok(found));
         }
     }

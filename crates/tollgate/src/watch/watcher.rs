@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Follows a file, until it is dropped: see [`WatchedFile::watch`].
 #[must_use = "the file is no longer watched once this is dropped"]
 pub struct Watcher {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStatus>,
     /// Closed when this is dropped, which ends the thread.
     _stop: SyncSender<()>,
 }
@@ -34,7 +34,7 @@ pub struct WatchStatus {
     error: Option<String>,
 }
 
-struct Shared {
+struct SharedStatus {
     status: Mutex<WatchStatus>,
     /// Held while rules are replaced, which takes time if there are many. So it is not that of the
     /// status.
@@ -47,7 +47,7 @@ type Content = Result<String, String>;
 struct Follower<S> {
     file: WatchedFile,
     layer: RateLimitLayer<S>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedStatus>,
     /// What counts now.
     seen: Content,
     /// What the latest reading has found.
@@ -59,7 +59,7 @@ struct Follower<S> {
 impl Watcher {
     pub(super) fn start<S: Store<Error: NeverFails>>(file: WatchedFile, layer: RateLimitLayer<S>) -> Watcher {
         let status = WatchStatus { version: layer.version(), since: Clock::system().now(), error: None };
-        let shared = Arc::new(Shared { status: Mutex::new(status), is_over: Mutex::new(false) });
+        let shared = Arc::new(SharedStatus { status: Mutex::new(status), is_over: Mutex::new(false) });
         let (seen, watched) = (Ok(file.text.clone()), Arc::clone(&shared));
         let mut follower = Follower {
             #[cfg(feature = "metrics")]
