@@ -58,10 +58,14 @@ mod tests {
 
     #[test]
     fn a_clock_shows_the_steps_since_its_construction() {
-        let now = Timestamp::from_micros(50_000_000);
-        let before = followed(now, 0).as_micros();
-        let after = followed(now, -7_000_000).as_micros();
-        assert!(after.abs_diff(before + 7_000_000) < 1_000_000, "{before} {after}");
+        let now = Timestamp::from_micros(1_800_000_000_000_000);
+        // Another test lets the processor's counter restart: a step between the two readings.
+        let shows_the_step = || {
+            let before = followed(now, 0).as_micros();
+            let after = followed(now, -7_000_000).as_micros();
+            after.abs_diff(before + 7_000_000) < 1_000_000
+        };
+        assert!((0..3).any(|_| shows_the_step()));
         assert_eq!(followed(Timestamp::MAX, i64::MIN), Timestamp::MAX);
         assert_eq!(followed(Timestamp::EPOCH, i64::MAX), Timestamp::EPOCH);
     }
