@@ -34,7 +34,7 @@ impl Keys {
         match self {
             Keys::Uniform { count } => random.random_range(1..=*count),
             Keys::Zipf(zipf) => zipf.sample(&mut random) as u32,
-            Keys::Hot { count } if random.random_bool(HOT) => 1,
+            Keys::Hot { .. } if random.random_bool(HOT) => 1,
             Keys::Hot { count } => random.random_range(2..=*count),
         }
     }
