@@ -2,8 +2,8 @@
 //! refused. Copy it.
 //!
 //! `cargo run --release -p tollgate-examples --example client -- http://127.0.0.1:3000/`, with a server there, such as
-//! the example `hello`. It sends twelve requests, prints when it sent each, and ends. To send one by
-//! hand: `curl -i http://127.0.0.1:3000/`
+//! the example `hello`. It sends twelve requests, prints when it sent each, and ends. To send one
+//! by hand: `curl -i http://127.0.0.1:3000/`
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! What the example programs and their tests share: the messages of the gRPC examples, and how a
 //! test starts a program and talks to it.
 //!
-//! Each file of this directory is a program to copy. `cargo run --release -p tollgate-examples --example NAME` runs it:
+//! Each file of this directory is a program to copy. `cargo run --release -p tollgate-examples
+//! --example NAME` runs it:
 //!
 //! | name | what it shows |
 //! |---|---|

@@ -78,8 +78,8 @@ async fn the_status_of_a_call_settles_inside_and_outside_of_translation() {
     }
 }
 
-/// How many of 20 calls pass, whose answers have this body in chunks that end at these places. Those
-/// that fail count.
+/// How many of 20 calls pass, whose answers have this body in chunks that end at these places.
+/// Those that fail count.
 async fn calls_that_pass(content_type: &'static str, body: &[u8], ends: &[usize], limit: u64) -> usize {
     let failures = per_user("p", limit).count_if(|response| response.grpc_status() != Some(0));
     let layer = RateLimitLayer::new([failures]).store(store(&clock()));

@@ -67,8 +67,9 @@ async fn windows_end_on(kind: Kind) {
         match policy.algorithm() {
             Algorithm::FixedWindow { .. } | Algorithm::CalendarWindow { .. } => {
                 assert!(counts.values().all(|count| *count <= LIMIT), "{what}: {counts:?}");
-                // The stamp is the start of a window, and of one in a calendar its end. A call that takes
-                // longer than the windows that it carries opens one that is not in the calendar.
+                // The stamp is the start of a window, and of one in a calendar its end. A call that
+                // takes longer than the windows that it carries opens one that is not in the
+                // calendar.
                 let length =
                     if matches!(policy.algorithm(), Algorithm::CalendarWindow { .. }) { 0 } else { window };
                 let mut used = (0, 0);

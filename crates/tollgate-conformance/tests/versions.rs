@@ -38,7 +38,8 @@ struct Play {
     start: u64,
     now: u64,
     grants: Vec<Granted>,
-    /// Units granted, less those that were given back before time refilled them. Scaled by the window.
+    /// Units granted, less those that were given back before time refilled them. Scaled by the
+    /// window.
     net: i128,
     passed: Vec<u64>,
     /// Whether a debt was made, or the clock has stepped back.
@@ -96,7 +97,8 @@ impl Play {
         None
     }
 
-    /// A version waits for its own units alone, and those that a class leaves to others, and passes at the end of its wait.
+    /// A version waits for its own units alone, and those that a class leaves to others, and passes
+    /// at the end of its wait.
     fn check_wait(&self, policy: &Policy, cost: u64, wait: Duration, times: Times) {
         let units = u128::from(cost + policy.headroom());
         let own = (units * policy.quota().window().as_micros()).div_ceil(policy.quota().limit().into());

@@ -7,10 +7,10 @@ impl Policy {
     /// once no more than these are left. It has the [scope](Policy::scope) of this policy, so both
     /// use one state.
     ///
-    /// The capacity is smaller by these units. A class is of the [version](Policy::version_burst) of
-    /// this policy. The class of a bucket gets that many units at once,
-    /// and then the whole rate; that of a window gets the rest of the limit in each window. No
-    /// store grants its units ahead of demand, so that the decision is exact.
+    /// The capacity is smaller by these units. A class is of the [version](Policy::version_burst)
+    /// of this policy. The class of a bucket gets that many units at once, and then the whole rate;
+    /// that of a window gets the rest of the limit in each window. No store grants its units ahead
+    /// of demand, so that the decision is exact.
     ///
     /// ```
     /// use tollgate_core::{Policy, Quota};

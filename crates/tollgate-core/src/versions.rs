@@ -28,9 +28,9 @@ const MOST_WINDOWS_OF_A_QUEUE: u64 = 128;
 /// - While four versions are in use, a fifth gets what one of them has left.
 ///
 /// So versions admit together at most the sum of their bursts, plus what the fastest of them
-/// refills. None waits for longer than its own full bucket. After a raise, a cost of c waits at most
-/// as long as before, or c × T of the raised policy. A version that refills slowly may get nothing
-/// while a faster one is used up.
+/// refills. None waits for longer than its own full bucket. After a raise, a cost of c waits at
+/// most as long as before, or c × T of the raised policy. A version that refills slowly may get
+/// nothing while a faster one is used up.
 ///
 /// A clock that ran ahead looks like another version, and costs a full bucket at most.
 ///

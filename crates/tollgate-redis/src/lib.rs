@@ -48,9 +48,9 @@
 //!
 //! A failover can lose charges, since replication is asynchronous. The units that a master granted
 //! in its last moment may not have reached the replica that takes over. These units, and no others,
-//! can be granted again. If the new master's clock is behind, a state that lies too far ahead counts
-//! as a bucket used up or a full window. No caller waits longer for that, but in the queue of a leaky
-//! bucket, which waits for the clock.
+//! can be granted again. If the new master's clock is behind, a state that lies too far ahead
+//! counts as a bucket used up or a full window. No caller waits longer for that, but in the queue
+//! of a leaky bucket, which waits for the clock.
 //!
 //! # Refunds and resets
 //!
@@ -231,8 +231,8 @@
 //!
 //! Each call adds a `TIME`. In a call of many checks, the first denial of `Gcra` runs 4 commands,
 //! since its key was charged optimistically. The first charge of a `CalendarWindow` also reads the
-//! name that earlier versions of this crate gave the key. These are the worst states. Usually a charge runs 5 to
-//! 9 commands, and a denial of cost 1 runs 4 or 5.
+//! name that earlier versions of this crate gave the key. These are the worst states. Usually a
+//! charge runs 5 to 9 commands, and a denial of cost 1 runs 4 or 5.
 //!
 //! - `Gcra`, `LeakyBucket`, `FixedWindow`, `CalendarWindow`, `SlidingWindow`: constant.
 //! - `SlidingBuckets` and `SlidingLog` with n runs: a check runs O(log n) commands, each of at most

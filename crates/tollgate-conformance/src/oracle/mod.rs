@@ -86,8 +86,8 @@ impl Oracle {
         units(self.model.remaining(&Terms::of(policy), micros(now)))
     }
 
-    /// Refuses a request after a look at the same `now`: a version of a bucket begins with its first
-    /// refusal.
+    /// Refuses a request after a look at the same `now`: a version of a bucket begins with its
+    /// first refusal.
     pub fn refuse(&mut self, policy: &Policy, now: Timestamp) {
         self.model.refuse(&Terms::of(policy), micros(now));
     }

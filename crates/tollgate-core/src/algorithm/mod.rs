@@ -328,9 +328,9 @@ impl State {
     /// The status for a refused request of `cost`, after a `look` at the same `now`. It waits until
     /// the cost fits as often as `times` asks at least.
     ///
-    /// Unless `times` only looks, the request gives its version of a bucket an entry in the record of
-    /// the key, from which its wait counts: see [`Policy::version_burst`]. [`State::expires`] may be
-    /// later then.
+    /// Unless `times` only looks, the request gives its version of a bucket an entry in the record
+    /// of the key, from which its wait counts: see [`Policy::version_burst`]. [`State::expires`]
+    /// may be later then.
     pub fn refuse(&mut self, policy: &Policy, now: Timestamp, look: Look, cost: u64, times: Times) -> Status {
         let wanted = cost.saturating_mul(times.min().max(1).into());
         let wait = if cost > policy.largest_cost() { Wait::Never } else { self.wait(policy, now, wanted) };

@@ -169,7 +169,8 @@ impl Record {
         }
     }
 
-    /// Charges units to all versions. `Err` if it becomes one TAT, to which nothing was charged yet.
+    /// Charges units to all versions. `Err` if it becomes one TAT, to which nothing was charged
+    /// yet.
     pub(super) fn charge(&mut self, policy: &Policy, now: u64, units: u64) -> Result<Exact, Tat> {
         let mut record = self.settled(policy, now)?;
         let place = record.place(policy, now);

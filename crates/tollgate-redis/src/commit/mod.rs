@@ -8,8 +8,8 @@
 //! never hold up a check: they have one lane of their own, and a connection that checks do not use.
 //!
 //! Rules in shadow have a third group. It makes one call at a time over a connection of its own,
-//! with at most 1 ms of work, and only while no check of the first group waits. After a call it rests
-//! for as long as the call took.
+//! with at most 1 ms of work, and only while no check of the first group waits. After a call it
+//! rests for as long as the call took.
 //!
 //! From top to bottom, each module imports only those below it: this one, `lane`, `check_batch` and
 //! `refund_batch`, `group`, `silence`, `context`, `server_clock`, `acquire_request`, `caller`,

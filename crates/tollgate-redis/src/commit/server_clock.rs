@@ -11,8 +11,8 @@ use tollgate_core::Timestamp;
 pub(crate) struct ServerClocks(Mutex<BTreeMap<u16, (Timestamp, Timestamp)>>);
 
 impl ServerClocks {
-    /// About the time that a slot's clock shows at `own`, which this process takes for it before the
-    /// first reply.
+    /// About the time that a slot's clock shows at `own`, which this process takes for it before
+    /// the first reply.
     pub(super) fn now(&self, slot: u16, own: Timestamp) -> Timestamp {
         let reply = self.slots().get(&slot).copied();
         reply.map_or(own, |(now, then)| now.saturating_add(own.saturating_since(then)))

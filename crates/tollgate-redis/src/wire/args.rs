@@ -93,8 +93,8 @@ impl ScriptArgs {
         numbers.push(if self.tracks_usage() { self.cost.min(NEVER_US) } else { 0 });
     }
 
-    /// Appends the algorithm and its arguments, for a server whose clock shows about this time. Only
-    /// calendar windows need it.
+    /// Appends the algorithm and its arguments, for a server whose clock shows about this time.
+    /// Only calendar windows need it.
     pub(crate) fn write(&self, numbers: &mut Doubles, now: Timestamp) {
         self.write_with(numbers, now, self.emission().unwrap_or((NEVER_US, 0)));
     }

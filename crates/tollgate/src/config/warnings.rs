@@ -122,7 +122,8 @@ impl RuleConfig {
         refuses && !ignores && self.ways_around().iter().all(Option::is_none)
     }
 
-    /// The requests whose quota is less than they cost. One that brings a quota along may have more.
+    /// The requests whose quota is less than they cost. One that brings a quota along may have
+    /// more.
     fn never_passes(&self) -> Option<String> {
         let Some(UnitsOr::Units(Units(cost))) = self.fields.cost else { return None };
         if self.fields.quota_by.is_some() || self.policy().is_in_flight() {

@@ -201,8 +201,8 @@ impl SharedCircuit {
         }
     }
 
-    /// Refuses a refund, a correction, a reset or a check in shadow unless the circuit is closed. They are never
-    /// probes.
+    /// Refuses a refund, a correction, a reset or a check in shadow unless the circuit is closed.
+    /// They are never probes.
     fn admit_uncounted(&self, asks: bool) -> Result<Role, Duration> {
         match self.refuses_until.load(Ordering::Acquire) {
             until if asks && until > 0 => {

@@ -115,8 +115,8 @@ impl Slot {
         self.0.is_empty()
     }
 
-    /// Ends each slot after the time that is given for its policy and the number of its rule, if one
-    /// is.
+    /// Ends each slot after the time that is given for its policy and the number of its rule, if
+    /// one is.
     pub(crate) fn end_after(&self, time: impl Fn(usize, &Policy) -> Option<Duration>) {
         for held in &self.0 {
             if let Some(time) = time(held.claim.rule(), held.claim.policy()) {
