@@ -199,8 +199,8 @@ fn random_decisions_and_histories_of_each_algorithm_match_the_oracle() {
             let of_server = all.iter().skip(n).step_by(Kind::EVERY.len());
             scope.spawn(move || {
                 for &(algorithm, layout) in of_server {
-                    // More histories find a refund of 2^32 units that a bucket of 2^40 units lost.
-                    let suite = Suite::new().steps(8_000).histories(500).only_steps_of(algorithm);
+                    let suite = Suite::new().steps(short_or_long(8_000, 176_000));
+                    let suite = suite.histories(short_or_long(500, 10_000)).only_steps_of(algorithm);
                     holds(suite, &shared(kind).url(), layout);
                 }
             });

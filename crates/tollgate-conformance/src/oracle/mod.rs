@@ -147,6 +147,9 @@ impl Oracle {
 
     /// Refunds `units` of a grant.
     pub fn refund(&mut self, policy: &Policy, now: Timestamp, units: u64, mark: Mark) {
+        if units == 0 {
+            return;
+        }
         let (terms, now) = (Terms::of(policy), micros(now));
         self.model.settle(&terms, now);
         self.model.refund(&terms, now, i128::from(units), mark);

@@ -436,7 +436,11 @@ impl State {
     }
 
     /// Refunds `units` of the grant with this `stamp`. See [`Store::refund`](crate::Store::refund).
+    /// A refund of 0 units changes nothing.
     pub fn refund(&mut self, policy: &Policy, now: Timestamp, units: u64, stamp: Stamp) {
+        if units == 0 {
+            return;
+        }
         self.look(policy, now);
         let now = now.as_micros();
         match &mut self.0 {
