@@ -223,7 +223,7 @@ fn an_outage_shows_an_open_circuit_and_the_fallback() {
 #[test]
 fn an_outage_shows_what_the_failure_policy_decided() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
-    let rule = ["--on-failure", "open", "--rule", "api=100/d,key=global"];
+    let rule = ["--timeout", "30s", "--on-failure", "open", "--rule", "api=100/d,key=global"];
     let server = Server::playground(&[&["--store", &redis.url()][..], &rule].concat());
     let mut page = open(&server);
     redis.kill();

@@ -106,7 +106,8 @@ fn invented_keys_add_no_series_and_no_label_holds_a_key() {
 fn failures_and_the_circuit_are_shown_while_redis_is_down() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     let options = ["--on-failure", "fallback", "--breaker", "2/60s", "--rule", "api=100/d,key=global"];
-    let watched = Watched::start(&[&["--store", &redis.url()][..], &options].concat());
+    let store = ["--store", &redis.url(), "--timeout", "30s"];
+    let watched = Watched::start(&[&store[..], &options].concat());
     assert_eq!(watched.server.get("/").status, 200);
     assert_eq!(watched.scrape()["tollgate_circuit_state"], 0.0);
     redis.kill();

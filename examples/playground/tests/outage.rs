@@ -14,6 +14,11 @@ fn on(redis: &Redis, options: &[&str]) -> Server {
     Server::playground(&[&["--store", &redis.url()], options, &RULE].concat())
 }
 
+/// A slow answer is no outage. A killed server refuses connections at once.
+fn patient_on(redis: &Redis, options: &[&str]) -> Server {
+    on(redis, &[&["--timeout", "30s"], options].concat())
+}
+
 /// Asks until the answer is as expected. The server reconnects within half a second.
 fn patiently(server: &Server, expected: impl Fn(&Response) -> bool) -> Response {
     let mut response = server.get("/");
@@ -42,7 +47,7 @@ fn assert_unavailable(response: &Response) {
 fn closed_refuses_while_redis_is_down_and_not_after() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     for options in [&[][..], &["--on-failure", "closed"]] {
-        let server = on(&redis, options);
+        let server = patient_on(&redis, options);
         let response = server.get("/");
         assert_eq!((response.status, response.remaining("api")), (200, 999));
         redis.kill();
@@ -61,7 +66,7 @@ fn closed_refuses_while_redis_is_down_and_not_after() {
 #[test]
 fn open_passes_requests_without_fields_while_redis_is_down() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
-    let server = on(&redis, &["--on-failure", "open"]);
+    let server = patient_on(&redis, &["--on-failure", "open"]);
     assert_eq!(server.get("/").remaining("api"), 999);
     redis.kill();
     for _ in 0..3 {
@@ -79,7 +84,7 @@ fn open_passes_requests_without_fields_while_redis_is_down() {
 fn a_server_starts_before_its_redis() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     redis.kill();
-    let server = on(&redis, &[]);
+    let server = patient_on(&redis, &[]);
     assert_unavailable(&server.get("/"));
     redis.restart().unwrap();
     let response = patiently(&server, |response| response.status == 200);
@@ -135,8 +140,7 @@ fn a_timeout_below_a_second_is_not_rounded_up() {
 #[test]
 fn a_fleet_with_a_third_each_admits_no_more_than_the_limit() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
-    let options =
-        ["--on-failure", "fallback", "--share", "1/3", "--timeout", "200ms", "--breaker", "3/200ms"];
+    let options = ["--on-failure", "fallback", "--share", "1/3", "--timeout", "30s", "--breaker", "3/200ms"];
     let rule = ["--rule", "api=100/d,key=global"];
     let url = redis.url();
     let options = [&["--store", &url][..], &options, &rule].concat();
@@ -169,7 +173,8 @@ fn a_fleet_with_a_third_each_admits_no_more_than_the_limit() {
 fn a_server_falls_back_until_its_redis_is_up() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
     redis.kill();
-    let server = on(&redis, &["--on-failure", "fallback", "--share", "1/10", "--breaker", "2/100ms"]);
+    let options = ["--on-failure", "fallback", "--share", "1/10", "--breaker", "2/100ms"];
+    let server = patient_on(&redis, &options);
     for left in [99, 98, 97] {
         let response = server.get("/");
         assert_eq!((response.status, response.remaining("api")), (200, left));

@@ -32,7 +32,8 @@ fn a_key_is_blocked_until_it_is_unblocked() {
 #[test]
 fn a_service_heeds_a_block_that_an_operator_starts_and_lifts() {
     let redis = Server::start(Kind::Valkey9_1).unwrap();
-    let options = ["--store", &redis.url(), "--rule", "api=20/d", "--block", "api=50/15m"];
+    let options =
+        ["--store", &redis.url(), "--timeout", "30s", "--rule", "api=20/d", "--block", "api=50/15m"];
     let playground = Playground::start_with(&options);
     let run = |args: &[&str]| shown(&[args, &["@127.0.0.1", "--redis", &redis.url()]].concat());
     assert!(get(playground.address, "/").starts_with("HTTP/1.1 200 "));

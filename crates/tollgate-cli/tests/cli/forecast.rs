@@ -9,7 +9,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tollgate_test_servers::{Kind, Server as Redis, short_or_long};
 
-use crate::playground::Playground;
+use crate::playground::{Playground, get};
 use crate::run::{load, row, shown};
 
 /// Of requests by address, by user and together, with costs, and by five algorithms.
@@ -46,11 +46,11 @@ by = "global"
 algorithm = "sliding-log"
 "#;
 
-/// The rule whose refusals are to be known.
+/// The rule whose refusals are to be known. On a slow machine too, it refuses most requests.
 const STRICTER: &str = r#"
 [[rule]]
 name = "stricter"
-quota = "12/s burst 15"
+quota = "1/s burst 15"
 by = "ip"
 mode = "shadow"
 "#;
@@ -71,6 +71,13 @@ fn denied_in_shadow(log: &str) -> BTreeMap<String, u64> {
     denied
 }
 
+/// The checks of the rule that were not made.
+fn dropped_in_shadow(metrics: &str) -> u64 {
+    let series = |line: &&str| line.starts_with("tollgate_decisions_total{policy=\"stricter\"");
+    let dropped = metrics.lines().filter(series).find(|line| line.contains("\"shadow-dropped\""));
+    dropped.map_or(0, |line| number(line.rsplit(' ').next().unwrap()))
+}
+
 /// The refusals of the rule by the table of keys.
 fn forecast(table: &str) -> BTreeMap<String, u64> {
     let of_row = |line: &str| {
@@ -86,14 +93,14 @@ fn number(text: &str) -> u64 {
     text.replace([',', '_', '\''], "").parse().unwrap_or_else(|_| panic!("{text:?}"))
 }
 
-fn the_replay_is_that_of(store: &str) {
+fn the_replay_is_that_of(store: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (rules, log) = (path("rules.toml"), path("log.jsonl"));
     fs::write(&rules, RULES.to_owned() + STRICTER).unwrap();
     let proxies = ["--client-ip-header", "x-forwarded-for", "--trust", "127.0.0.0/8"];
-    let options = ["--store", store, "--rules", &rules, "--log", &log];
-    let playground = Playground::start_with(&[&options[..], &proxies].concat());
+    let options = ["--rules", &rules, "--log", &log, "--metrics", "127.0.0.1:0"];
+    let mut playground = Playground::start_with(&[store, &options, &proxies].concat());
     let half = (requests() / 2).to_string();
     std::thread::scope(|scope| {
         for (route, method) in [("/", "GET"), ("/transfer/3", "POST")] {
@@ -114,6 +121,7 @@ fn the_replay_is_that_of(store: &str) {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+    let metrics = get(playground.metrics(), "/metrics");
     drop(playground);
 
     let replayed = shown(&["replay", &log, "--rules", &rules, "--top", "100"]);
@@ -126,7 +134,7 @@ fn the_replay_is_that_of(store: &str) {
         .unwrap_or_else(|| panic!("{replayed}"));
     let words: Vec<&str> = compared.split_whitespace().collect();
     let (compared, differ) = (number(words[0]), number(words[3]));
-    println!("{store}: {compared} compared, {differ} differ");
+    println!("{store:?}: {compared} compared, {differ} differ");
     assert_eq!(compared, logged, "{replayed}");
     assert!(differ <= compared / 10_000, "{replayed}");
     for rule in ["burst", "window", "sliding", "buckets", "all"] {
@@ -136,18 +144,20 @@ fn the_replay_is_that_of(store: &str) {
     let (forecast, denied) = (forecast(&replayed), denied_in_shadow(&log));
     assert_eq!(forecast.keys().collect::<Vec<_>>(), denied.keys().collect::<Vec<_>>(), "{replayed}");
     let differ: u64 = forecast.iter().map(|(key, refused)| refused.abs_diff(denied[key])).sum();
-    println!("{store}: forecast of {} refusals, {differ} differ", denied.values().sum::<u64>());
+    println!("{store:?}: forecast of {} refusals, {differ} differ", denied.values().sum::<u64>());
     assert!(denied.values().sum::<u64>() > logged / 20, "the rule is strict: {denied:?}");
-    assert!(differ <= (logged / 10_000).max(20), "{forecast:?} {denied:?}");
+    // What a busy machine does not send in time changes at most one verdict.
+    let dropped = dropped_in_shadow(&metrics);
+    assert!(differ <= (logged / 10_000).max(20) + dropped, "{dropped} dropped: {forecast:?} {denied:?}");
 }
 
 #[test]
 fn the_log_of_a_server_in_memory_is_replayed_to_its_verdicts() {
-    the_replay_is_that_of("memory");
+    the_replay_is_that_of(&[]);
 }
 
 #[test]
 fn the_log_of_a_server_on_redis_is_replayed_to_its_verdicts() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
-    the_replay_is_that_of(&redis.url());
+    the_replay_is_that_of(&["--store", &redis.url(), "--timeout", "30s"]);
 }

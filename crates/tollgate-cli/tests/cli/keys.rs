@@ -136,8 +136,14 @@ fn a_reset_forgets_the_policies_given_or_all_that_are_found() {
 #[test]
 fn an_address_of_a_server_is_found_and_reset() {
     let redis = Server::start(Kind::Redis8_2).unwrap();
-    let playground =
-        Playground::start_with(&["--store", &redis.url(), "--rule", "api=20/d,algorithm=fixed-window"]);
+    let playground = Playground::start_with(&[
+        "--store",
+        &redis.url(),
+        "--timeout",
+        "30s",
+        "--rule",
+        "api=20/d,algorithm=fixed-window",
+    ]);
     load(&[&playground.url("/"), "-n", "12"]);
     let url = redis.url();
     assert_eq!(row(&shown(&["look", "@127.0.0.1", "--url", &url]), "api")[4], "12");
