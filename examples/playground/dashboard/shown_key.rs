@@ -7,13 +7,16 @@ const LONGEST_KEY: usize = 60;
 
 /// Returns a key as the page shows it.
 pub(super) fn shown(key: &Key) -> String {
-    let mut text = String::new();
-    // To a `String`, this does not fail.
-    let _ = key.write_text(&mut text);
-    shortened(text)
+    shortened(key.to_readable())
 }
 
-pub(super) fn shortened(mut key: String) -> String {
+/// Returns a key that a log names.
+pub(super) fn shown_of_log(key: String) -> String {
+    // A digest is no key.
+    key.parse().map_or_else(|_| shortened(key), |key| shown(&key))
+}
+
+fn shortened(mut key: String) -> String {
     if let Some((end, _)) = key.char_indices().nth(LONGEST_KEY) {
         key.truncate(end);
         key.push('…');

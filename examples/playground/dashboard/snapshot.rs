@@ -8,7 +8,7 @@ use tollgate::usage::top_keys::KeyUsage;
 use super::blocks::BlockedKey;
 use super::counts::{Percentiles, Units};
 use super::minute::Series;
-use super::shown_key::shortened;
+use super::shown_key::shown_of_log;
 use super::slots::InUse;
 
 /// A snapshot. It contains the whole minute: a page that misses some snapshots loses nothing.
@@ -65,6 +65,6 @@ pub(crate) struct DeniedKey {
 impl From<KeyUsage> for DeniedKey {
     fn from(usage: KeyUsage) -> DeniedKey {
         let KeyUsage { policy, key, count, .. } = usage;
-        DeniedKey { policy, key: shortened(key), count }
+        DeniedKey { policy, key: shown_of_log(key), count }
     }
 }
