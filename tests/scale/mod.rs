@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
+mod blocks;
 mod classes;
 mod contract;
 mod denials;

@@ -116,7 +116,8 @@ impl Books {
         let Some(at) = table.find(&digest) else { return };
         if table.slot(at).value.granted(fetch.sent, granted, self.lease.life) {
             drop(table);
-            self.fetched_units.fetch_add(u64::from(granted.units), Ordering::Relaxed);
+            let units = if fetch.policy.charges_nothing() { 0 } else { granted.units };
+            self.fetched_units.fetch_add(u64::from(units), Ordering::Relaxed);
             self.agenda.add(granted.ends, digest);
         }
     }

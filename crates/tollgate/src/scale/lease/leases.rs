@@ -140,8 +140,15 @@ impl<S: Store> Leases<S> {
             return verdict;
         }
         let held: Vec<u32> = set.iter().map(|(policy, key, _)| self.books.spendable(policy, key)).collect();
-        let is_held = set.iter().zip(&held).all(|((_, _, cost), held)| *cost <= u64::from(*held));
+        // Whether a key is blocked is known to the store.
+        let is_held = set
+            .iter()
+            .zip(&held)
+            .all(|((policy, _, cost), held)| policy.charges_nothing() || *cost <= u64::from(*held));
         let each = set.iter().zip(&held).zip(verdict.each()).map(|(((policy, ..), held), status)| {
+            if policy.charges_nothing() {
+                return *status;
+            }
             let remaining = status.remaining().saturating_add((*held).into()).min(policy.capacity());
             let wait = if is_held { Wait::None } else { status.wait() };
             Status::new(remaining, wait, status.reset_after(), status.stamp())
@@ -235,9 +242,17 @@ impl<S: Store> Store for Leases<S> {
         self.store.refund(grants).then(&self.books, ForgetLeases(Vec::new()))
     }
 
-    /// The store corrects the charge. What is leased of the key stays leased.
+    /// The store corrects the charge. What is leased of the key stays leased, unless a block starts
+    /// by it: what was granted to the key before, or meanwhile, is dropped.
     async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
-        self.store.settle(grants, total).await
+        let forget_blocked = || {
+            let blocks = grants.iter().filter(|grant| grant.policy.is_block());
+            blocks.for_each(|grant| self.books.forget(grant.policy, grant.key));
+        };
+        forget_blocked();
+        let settled = self.store.settle(grants, total).await;
+        forget_blocked();
+        settled
     }
 
     async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, S::Error> {

@@ -188,7 +188,10 @@ impl Account {
             return None;
         }
         let held = self.open.as_ref().map_or(0, |open| open.live(now));
-        let left = left.or(self.open.as_ref().map(|open| open.left)).unwrap_or(0);
+        let left = match policy.charges_nothing() {
+            true => u64::MAX,
+            false => left.or(self.open.as_ref().map(|open| open.left)).unwrap_or(0),
+        };
         let most = u32::try_from(lease.most_units).unwrap_or(u32::MAX).saturating_sub(held);
         // Twice the demand, so that a growing load is followed within a few leases. Powers of two,
         // so that the store decides many fetches alike.
@@ -241,7 +244,7 @@ impl Account {
         let Open { apart, held, .. } = &mut **open;
         held.retain(|lease| {
             let ended = lease.ends <= by;
-            if ended && lease.units > 0 {
+            if ended && lease.units > 0 && !apart.of.0.charges_nothing() {
                 let (policy, key) = apart.of.clone();
                 unspent.push(Unspent { policy, key, units: lease.units, stamp: lease.stamp, since: now });
             }
@@ -279,9 +282,11 @@ impl Account {
         Some((open.live(now), ends)).filter(|(units, _)| *units > 0)
     }
 
-    /// Units of all leases, also of those that have ended and are not refunded yet.
+    /// Units of all leases, also of those that have ended and are not refunded yet. Permissions of
+    /// keys that are not blocked are no units.
     pub(super) fn units(&self) -> u64 {
-        self.open.iter().flat_map(|open| &open.held).map(|lease| u64::from(lease.units)).sum()
+        let open = self.open.iter().filter(|open| !open.apart.of.0.charges_nothing());
+        open.flat_map(|open| &open.held).map(|lease| u64::from(lease.units)).sum()
     }
 
     fn update_demand(&mut self, units: u32, now: Timestamp, life: Duration) {
