@@ -93,7 +93,6 @@ mod tests {
         service.oneshot(call()).await.unwrap()
     }
 
-    /// Without the feature as well, of which all other tests have the benefit: see `.ci/run`.
     #[tokio::test]
     async fn the_status_of_a_denial_needs_no_feature() {
         let response = second().await;
