@@ -335,6 +335,7 @@ impl Suite {
                     a_raised_version_passes_at_its_rate_beside_the_old_one,
                     rotating_versions_share_four_buckets,
                     a_slow_tier_uses_up_no_faster_one,
+                    a_failover_makes_no_caller_wait_for_more_than_a_bucket,
                     a_refused_class_forgives_nothing_while_the_clock_is_behind;
                 debt:
                     a_charge_within_what_is_left_is_no_debt,

@@ -152,6 +152,40 @@ pub(super) async fn a_slow_tier_uses_up_no_faster_one(case: &Case) {
     case.left("as pro, after a full bucket", &pro, &key, 20).await;
 }
 
+/// A failover to a server whose clock is an hour behind, and then to one that is an hour ahead.
+pub(super) async fn a_failover_makes_no_caller_wait_for_more_than_a_bucket(case: &Case) {
+    if case.excuses.leases.is_some() || case.excuses.cached_denials {
+        return;
+    }
+    let version = |(limit, burst)| Policy::new("failover", Quota::per_hour(limit).burst(burst));
+    let versions = [(10, 50), (600, 50), (600, 600), (1_200, 20)].map(version);
+    let mut random = Random::new(1);
+    // The clock of a test may begin at 0.
+    case.advance(3_600 * SECOND);
+    for caller in 0..1_000_u64 {
+        for _ in 0..3 {
+            let policy = &versions[random.one_of(&[0, 1, 2, 3])];
+            case.take(policy, &Key::from(caller), 1 + random.below(policy.capacity())).await;
+        }
+    }
+    let behind = case.time.now().as_micros() - 3_600 * SECOND;
+    for now in [behind, behind + 2 * 3_600 * SECOND] {
+        case.time.set(Timestamp::from_micros(now));
+        for caller in 0..1_000_u64 {
+            let policy = &versions[random.one_of(&[0, 1, 2, 3])];
+            let wait = case.look(policy, &Key::from(caller), 1).await.wait();
+            // A full bucket, and the unit that is asked for.
+            let longest = (policy.capacity() + 1) * (3_600 * SECOND / policy.quota().limit());
+            let is_in_time = match wait {
+                Wait::For(wait) => micros(wait) <= longest,
+                Wait::None => true,
+                Wait::Never => false,
+            };
+            case.same(&format!("{wait:?} of caller {caller} by {policy:?} is in time"), is_in_time, true);
+        }
+    }
+}
+
 /// A class is of the version of its base.
 pub(super) async fn a_refused_class_forgives_nothing_while_the_clock_is_behind(case: &Case) {
     if case.excuses.leases.is_some() || case.excuses.cached_denials {
