@@ -2,6 +2,7 @@
 //! `public_api`, so that a change of one is not compiled with the other.
 
 mod calendar;
+mod pairs;
 mod redis;
 mod redis_docs;
 mod rules;

@@ -47,7 +47,7 @@ use tollgate_redis::{Error, RedisStore, RedisStoreBuilder, SlidingLogLayout};
 use tollgate_test_servers::{Kind, Server};
 
 /// A server of that kind, shared by all tests that leave it unchanged.
-fn shared(kind: Kind) -> &'static Server {
+pub(crate) fn shared(kind: Kind) -> &'static Server {
     static SERVERS: [OnceLock<Server>; 4] = [const { OnceLock::new() }; 4];
     let at = Kind::EVERY.iter().position(|one| *one == kind).expect("a known kind");
     SERVERS[at].get_or_init(|| Server::start(kind).expect("a server"))
@@ -61,7 +61,7 @@ fn builder(url: &str) -> RedisStoreBuilder {
 }
 
 /// A prefix that no other test has.
-fn prefix() -> String {
+pub(crate) fn prefix() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("test{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
