@@ -1,4 +1,4 @@
-//! What each capability does, beside any other.
+//! What each capability does, together with any other.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl<S: Store<Error: StoreError> + UsageTotals> Pair<S> {
     async fn leases_are_spent_to_the_last_unit(&self) {
         self.assert_passed(&self.use_up("leases", None).await, LIMIT);
         let Some(leases) = &self.leases else { return };
-        // The store has to see each slot, charge and tracked use. A rule in shadow has leases of its own.
+        // The store sees each slot, charge and tracked use. A rule in shadow has leases of its own.
         let is_leased = ![Slots, Charges, Tracking, Shadow].iter().any(|other| self.has(*other));
         assert_eq!(leases.stats().fetches > 0, is_leased, "{:?}: {:?}", self.both, leases.stats());
     }

@@ -36,6 +36,7 @@ chapters! { "":
     scale
     testing
     tiers
+    together
     watching
     when_limits_seem_wrong
     writing_a_store
