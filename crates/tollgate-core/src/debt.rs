@@ -57,7 +57,15 @@ impl Policy {
         }
         policy.capacity = 2 * self.capacity;
         policy.largest_cost = policy.capacity;
+        policy.most_debt = self.capacity;
         Some(policy)
+    }
+
+    /// The most units of debt that the policy makes, for stores: the capacity without debt if it is
+    /// one [with debt](Policy::with_debt), and otherwise 0.
+    #[inline]
+    pub fn most_debt(&self) -> u64 {
+        self.most_debt
     }
 
     /// How far TAT lies ahead of now at the most debt.
