@@ -80,7 +80,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// units are used in the order of their grants. More is charged without asking whether it fits.
     /// What exceeds the quota is [debt](Policy::with_debt), up to one more capacity: requests are
     /// refused until it is paid. Windows forget it when they end, and buckets refill it. What
-    /// exceeds that too is forgiven. A leaky bucket has no debt, and forgives all.
+    /// exceeds that too is forgiven. A leaky bucket has no debt, and forgives all. Quota and
+    /// capacity are those of all callers, also for grants of a [class](Policy::leaving).
     ///
     /// Nothing is asked before the first poll. Dropping the future later may or may not correct the
     /// charge. A correction has no identity, so nothing may send it again after an error.
@@ -214,7 +215,7 @@ async fn charge_beyond<S: Store>(
         let remaining = verdict.each().first().map_or(0, Status::remaining);
         settled.charged += charged;
         settled.forgiven -= charged;
-        settled.debt += charged.min(newest.policy.capacity().saturating_sub(remaining));
+        settled.debt += charged.min(policy.most_debt().saturating_sub(remaining));
         left -= charged;
         if verdict.times() < times {
             // What is left of the debt is less than that cost.
