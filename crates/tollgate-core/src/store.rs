@@ -60,7 +60,14 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// [`Stamp::after_refund`](crate::Stamp::after_refund) to the next part. A bucket only knows
     /// when the debt of each grant ends. If two debts overlap and the older grant is refunded
     /// first, a refund of the younger may return units that time has refilled. These are fewer than
-    /// the older grant had.
+    /// the older grant had. A caller that aborts requests chooses this order. Whatever it is:
+    ///
+    /// - **Net**: in any time t, the units that are granted less those that are refunded are at
+    ///   most burst + rate × t.
+    /// - **Gross**: refunds of grants from before that time do not count here. Then it is one burst
+    ///   more for each time in which the bucket has refilled since the first grant. So a caller may
+    ///   use at once what it has left unused, and never more in all than burst + rate × the whole
+    ///   time.
     ///
     /// If the clock has stepped back since the grant, debt that was forgiven then is not refunded
     /// again (best effort). This fails once the clock reaches the time of the grant for the second
