@@ -2,6 +2,7 @@
 
 mod cap;
 mod contract;
+mod never_shared;
 mod reclaim;
 mod sets;
 mod slots;

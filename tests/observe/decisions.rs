@@ -191,11 +191,11 @@ async fn a_block_that_starts_is_shown_once_after_its_denial() {
 }
 
 #[tokio::test]
-async fn no_block_is_shown_while_the_store_fails() {
+async fn a_block_that_the_store_fails_to_start_is_shown_as_dropped() {
     let eye = Eye::default();
     let failing = Failing::new(store(&clock()), Connection::Fails(Fault::Unreachable));
     let policy = per_minute("p", 1).block_after(2, Duration::from_secs(900));
     let limiter = Limiter::new([policy]).store(failing.fail_closed()).observe(eye.watch());
     limiter.block("p", &Key::from("ada")).await;
-    assert_eq!(eye.outcomes(), []);
+    assert_eq!(eye.outcomes(), named(&[("p", Outcome::BlockDropped, 0)]));
 }

@@ -346,6 +346,7 @@ async fn blocks_that_start_are_counted_by_policy() {
     let blocks = |policy: &str| format!("tollgate_blocks_total{{policy=\"{policy}\"}}");
     let before = exported(limiter, async |_| {}, |_| {}).await;
     assert_eq!((before.get(&blocks("guesses")), before.get(&blocks("rate"))), (Some(&0.0), None));
+    assert_eq!(before["tollgate_dropped_blocks_total{policy=\"guesses\"}"], 0.0);
     let work = async |limiter: &Limiter| {
         for name in ["ada", "bob"] {
             for _ in 0..5 {

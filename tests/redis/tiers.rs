@@ -4,7 +4,9 @@
 use http::Request;
 use tollgate::extract::header;
 use tollgate::store::{Check, Store, Times, Verdict};
-use tollgate::{Algorithm, Head, Key, Policy, PolicyExt, Quota, RequestLimiter, StoreExt};
+use tollgate::{
+    Algorithm, Head, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RequestLimiter, Settled, StoreExt,
+};
 use tollgate_redis::SlidingLogLayout;
 use tollgate_test_servers::Kind;
 use tollgate_tests::EVERY_ALGORITHM;
@@ -113,5 +115,32 @@ async fn a_tier_of_a_smaller_burst_forgives_no_debt_of_a_larger() {
         assert!(denial.retry_after().unwrap() <= std::time::Duration::from_secs(144), "{denial:?}");
         let denial = limiter.check(&Head::from(&large)).await.unwrap_err();
         assert!(denial.retry_after().unwrap() > std::time::Duration::from_secs(7_200), "{denial:?}");
+    }
+}
+
+/// Classes of a rule, whose policy may be of a class itself.
+#[tokio::test]
+async fn what_a_class_used_beyond_its_estimate_is_charged_by_the_whole_quota() {
+    let fresh = Fresh::on(shared(Kind::Redis6_2)).await;
+    let class = |_: &Head<'_>, _: &Key| Some("batch");
+    for store in [MemoryStore::new().boxed(), fresh.store.clone().fail_closed().boxed()] {
+        for (algorithm, _) in algorithms() {
+            let quota = Quota::new(10, 365 * std::time::Duration::from_secs(86_400));
+            let whole = Policy::new("tokens", quota).with_algorithm(algorithm);
+            for policy in [whole.clone(), whole.leaving(1).unwrap()] {
+                let batch = policy.by(header("x-user")).reserve(|_| 1).leaving([("batch", 8)], class);
+                let batch = RequestLimiter::new(batch).store(store.clone());
+                let all = Limiter::new([whole.clone()]).store(store.clone());
+                let key = Key::from("ada");
+                let request = Request::builder().header("x-user", "ada").body(()).unwrap();
+                let mut permit = batch.check(&Head::from(&request)).await.unwrap();
+                let charge = batch.charge(&mut permit, "tokens");
+                let settled = charge.settle(9).await;
+                assert_eq!(settled, Settled { charged: 9, debt: 0, forgiven: 0 }, "{algorithm:?}");
+                assert!(batch.check(&Head::from(&request)).await.is_err());
+                assert!(all.check(&key, 1).await.is_ok() && all.check(&key, 1).await.is_err());
+                all.reset(&key).await;
+            }
+        }
     }
 }

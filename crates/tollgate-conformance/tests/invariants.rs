@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_conformance::random::Random;
 use tollgate_core::algorithm::State;
-use tollgate_core::{Algorithm, Policy, Timestamp, Wait};
+use tollgate_core::{Algorithm, Policy, Quota, Stamp, Timestamp, Wait};
 
 /// A thirtieth of them without `TOLLGATE_LONG=1`.
 fn cases() -> u64 {
@@ -124,6 +124,173 @@ fn the_token_bucket_keeps_burst_plus_rate_in_any_time() {
             }
         }
     });
+}
+
+/// Units that were granted, or given back: then they are negative.
+struct Change {
+    at: i128,
+    units: i128,
+    /// The place of the grant among the changes.
+    grant: usize,
+}
+
+/// A grant that can be refunded.
+struct Held {
+    grant: usize,
+    units: u64,
+    stamp: Stamp,
+}
+
+/// A caller that chooses the order of its refunds.
+struct Hoarder<'a> {
+    policy: &'a Policy,
+    state: State,
+    now: Timestamp,
+    changes: Vec<Change>,
+    held: Vec<Held>,
+}
+
+impl Hoarder<'_> {
+    fn new(policy: &Policy, now: Timestamp) -> Hoarder<'_> {
+        Hoarder { policy, state: State::new(policy), now, changes: Vec::new(), held: Vec::new() }
+    }
+
+    fn change(&mut self, units: i128, grant: usize) {
+        self.changes.push(Change { at: i128::from(self.now.as_micros()), units, grant });
+    }
+
+    fn room(&mut self) -> u64 {
+        self.state.look(self.policy, self.now).room
+    }
+
+    /// Takes at most the room.
+    fn take(&mut self, units: u64) {
+        let look = self.state.look(self.policy, self.now);
+        let units = units.min(look.room);
+        if units > 0 {
+            let stamp = self.state.charge(self.policy, self.now, look, units).status.stamp();
+            let grant = self.changes.len();
+            self.change(i128::from(units), grant);
+            self.held.push(Held { grant, units, stamp });
+        }
+    }
+
+    /// Gives back so many units of a grant.
+    fn refund(&mut self, at: usize, units: u64) {
+        let Held { grant, units: granted, stamp } = self.held.remove(at);
+        self.state.refund(self.policy, self.now, units, stamp);
+        self.change(-i128::from(units), grant);
+        if units < granted {
+            let stamp = stamp.after_refund(self.policy, units);
+            self.held.insert(at, Held { grant, units: granted - units, stamp });
+        }
+    }
+
+    /// Takes a unit on top of all others, whose debt ends last, and gives those below back.
+    fn hoard(&mut self) {
+        let below = self.room().saturating_sub(1);
+        if below > 0 {
+            self.take(below);
+            self.take(1);
+            self.refund(self.held.len() - 2, below);
+        }
+    }
+
+    /// Gives back all grants from the oldest to the newest, and takes each time what there is.
+    fn spend(&mut self) {
+        let hoarded = self.held.len();
+        self.take(u64::MAX);
+        for _ in 0..hoarded {
+            self.refund(0, self.held[0].units);
+            self.take(u64::MAX);
+        }
+    }
+
+    fn play(&mut self, random: &mut Random) {
+        let count = self.held.len() as u64;
+        match random.below(8) {
+            0 => self.take(u64::MAX),
+            1 => self.take(random.cost(self.policy)),
+            2..=4 => (0..random.below(12)).for_each(|_| self.hoard()),
+            5 if count < 40 => self.spend(),
+            6 | 7 if count > 0 => {
+                let some = random.below(count);
+                let at = usize::try_from(random.one_of(&[0, 0, some, count - 1])).expect("an index");
+                let units = self.held[at].units;
+                let part = random.magnitude(1, units);
+                self.refund(at, random.one_of(&[units, units, part]));
+            }
+            _ => {}
+        }
+        let interval = micros(self.policy.quota().window()) / self.policy.quota().limit();
+        let end = self.held.last().map_or(0, |held| held.stamp.micros().saturating_sub(self.now.as_micros()));
+        let some = random.magnitude(0, 2 * end.max(1));
+        let span = random.one_of(&[0, 0, 1, end.saturating_sub(interval), end, some]);
+        self.now = self.now.saturating_add(Duration::from_micros(span));
+    }
+}
+
+/// Checks the bounds of [`Store::refund`](tollgate_core::Store::refund). Returns the most units in
+/// one moment that were kept or of earlier grants.
+fn no_order_of_refunds_exceeds_its_bounds(policy: &Policy, changes: &[Change]) -> i128 {
+    let (limit, window) = (i128::from(policy.quota().limit()), i128::from(micros(policy.quota().window())));
+    let burst = i128::from(policy.capacity()) * window;
+    let mut at_once = 0;
+    for (i, first) in changes.iter().enumerate() {
+        let (mut net, mut gross) = (0, 0);
+        for last in &changes[i..] {
+            net += last.units;
+            gross += if last.grant < i { 0 } else { last.units };
+            let most = burst + (last.at - first.at) * limit;
+            assert!(net * window <= most, "net {net} units in {} µs: {policy:?}", last.at - first.at);
+            // One burst for each refill before the first.
+            let refilled = (first.at - changes[0].at) * limit;
+            assert!(gross * window <= most + refilled, "gross {gross} units: {policy:?}");
+            if last.at == first.at {
+                at_once = at_once.max(gross);
+            }
+        }
+    }
+    at_once
+}
+
+#[test]
+fn no_order_of_refunds_lifts_the_limit_of_a_token_bucket() {
+    let mut random = Random::new(1);
+    for number in 0..cases() {
+        let policy = if number % 2 == 0 {
+            random.policy("refunds", Algorithm::Gcra)
+        } else {
+            let quota = Quota::new(1 + random.below(30), Duration::from_micros(1_000_000 + random.below(9)));
+            Policy::new("refunds", quota.burst(1 + random.below(30)))
+        };
+        let mut hoarder = Hoarder::new(&policy, Timestamp::from_micros(random.magnitude(0, 1 << 51)));
+        while hoarder.changes.len() < 120 {
+            hoarder.play(&mut random);
+        }
+        no_order_of_refunds_exceeds_its_bounds(&policy, &hoarder.changes);
+    }
+}
+
+/// The bound is reached: what was hoarded in so many refills is used at once.
+#[test]
+fn hoarded_grants_give_one_burst_more_after_each_refill() {
+    let policy = Policy::new("refunds", Quota::per_second(100));
+    for refills in 0..4 {
+        let mut hoarder = Hoarder::new(&policy, Timestamp::from_micros(1_000_000));
+        for _ in 0..refills {
+            let earlier = hoarder.held.len();
+            (0..99).for_each(|_| hoarder.hoard());
+            for _ in 0..earlier {
+                hoarder.refund(0, 1);
+                hoarder.hoard();
+            }
+            hoarder.now = hoarder.now.saturating_add(Duration::from_millis(990));
+        }
+        hoarder.spend();
+        let at_once = no_order_of_refunds_exceeds_its_bounds(&policy, &hoarder.changes);
+        assert_eq!(at_once, 100 + 99 * refills);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Units that were used beyond what was granted.
 
 use crate::check::Grant;
-use crate::exact::Exact;
+use crate::exact::{Exact, Interval};
 use crate::policy::{Algorithm, Policy};
 use crate::quota::MAX_SPAN_US;
 
@@ -31,6 +31,11 @@ impl Policy {
     /// bucket, which has delayed later requests already, and for a bucket whose debt would take
     /// longer than 2^52 µs to pay. `None` for requests in flight too, whose slots come back.
     ///
+    /// Of a [class](Policy::leaving), and of a class of a class, it is that of the policy which
+    /// leaves nothing to others. A class bounds what is granted, and not what was used. So what it
+    /// uses beyond its grants may take the units that it leaves to others, and more: a class can
+    /// bring others into debt.
+    ///
     /// A [block](Policy::block) starts by one unit of debt.
     ///
     /// It has the [scope](Policy::scope) of this policy, so both use one state. A store that
@@ -42,29 +47,41 @@ impl Policy {
     /// let tokens = Policy::new("tokens", Quota::per_minute(1_000));
     /// let with_debt = tokens.with_debt().unwrap();
     /// assert_eq!((with_debt.capacity(), with_debt.scope()), (2_000, tokens.scope()));
+    /// let batch = tokens.leaving(900).unwrap();
+    /// assert_eq!((batch.capacity(), batch.with_debt()), (100, Some(with_debt)));
     /// ```
     #[must_use]
     pub fn with_debt(&self) -> Option<Policy> {
+        let capacity = self.capacity + self.headroom;
         let mut policy = self.clone();
         match self.algorithm() {
             Algorithm::LeakyBucket { .. } | Algorithm::InFlight => return None,
             Algorithm::Gcra => {
-                policy.horizon = self.horizon_of_debt()?;
+                policy.horizon = horizon_of_debt(self.interval, capacity)?;
                 policy.tolerance = policy.horizon;
-                policy.quota.burst = 2 * self.capacity;
+                policy.quota.burst = 2 * capacity;
             }
-            _ => policy.quota.limit = 2 * self.capacity,
+            _ => policy.quota.limit = 2 * capacity,
         }
-        policy.capacity = 2 * self.capacity;
+        policy.capacity = 2 * capacity;
         policy.largest_cost = policy.capacity;
+        (policy.headroom, policy.most_debt) = (0, capacity);
         Some(policy)
     }
 
-    /// How far TAT lies ahead of now at the most debt.
-    pub(crate) fn horizon_of_debt(&self) -> Option<Exact> {
-        let most = self.interval.add(self.tolerance, self.tolerance);
-        (most.ceil() <= MAX_SPAN_US).then_some(most)
+    /// The most units of debt that the policy makes, for stores: the capacity without debt if it is
+    /// one [with debt](Policy::with_debt), and otherwise 0.
+    #[inline]
+    pub fn most_debt(&self) -> u64 {
+        self.most_debt
     }
+}
+
+/// How far TAT lies ahead of now at the most debt of a bucket.
+fn horizon_of_debt(interval: Interval, capacity: u64) -> Option<Exact> {
+    let full = interval.times(capacity);
+    let most = interval.add(full, full);
+    (most.ceil() <= MAX_SPAN_US).then_some(most)
 }
 
 /// The sum of the units.
@@ -78,6 +95,25 @@ mod tests {
 
     use super::*;
     use crate::quota::Quota;
+    use crate::share::Share;
+
+    #[test]
+    fn a_class_and_a_share_of_it_have_the_debt_of_their_base() {
+        let tokens = Policy::new("p", Quota::per_minute(60).burst(11));
+        let class = tokens.leaving(4).unwrap();
+        for class in [class.leaving(5).unwrap(), class] {
+            assert_eq!(class.with_debt(), tokens.with_debt());
+            let [class, tokens] = [&class, &tokens].map(|policy| policy.share(Share::new(1, 2)));
+            assert_eq!(class.map(|class| class.with_debt()), tokens.map(|tokens| tokens.with_debt()));
+        }
+        for algorithm in [Algorithm::FIXED_WINDOW, Algorithm::SlidingWindow, Algorithm::SLIDING_LOG] {
+            let window = Policy::new("p", Quota::per_minute(11)).with_algorithm(algorithm);
+            let class = window.leaving(4).unwrap().leaving(5).unwrap();
+            assert_eq!(class.with_debt(), window.with_debt());
+            let [class, window] = [class, window].map(|policy| policy.share(Share::new(1, 2)).unwrap());
+            assert_eq!((class.capacity(), class.with_debt()), (1, window.with_debt()));
+        }
+    }
 
     #[test]
     fn a_policy_has_debt_up_to_one_more_capacity_if_it_can_be_paid() {

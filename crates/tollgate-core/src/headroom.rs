@@ -12,6 +12,9 @@ impl Policy {
     /// that of a window gets the rest of the limit in each window. No store grants its units ahead
     /// of demand, so that the decision is exact.
     ///
+    /// What a class uses beyond what it was granted is charged by the policy that leaves nothing to
+    /// others: see [`Policy::with_debt`].
+    ///
     /// ```
     /// use tollgate_core::{Policy, Quota};
     ///

@@ -143,6 +143,8 @@ pub struct Policy {
     is_reserved: bool,
     /// Units that it leaves to others.
     pub(crate) headroom: u64,
+    /// The most debt that it makes. 0 without debt.
+    pub(crate) most_debt: u64,
     pub(crate) block: Option<BlockAfter>,
 }
 
@@ -436,6 +438,7 @@ impl Policy {
             tracks_usage: false,
             is_reserved: false,
             headroom: 0,
+            most_debt: 0,
             block: None,
         };
         Ok(if algorithm == Algorithm::Gcra { policy } else { policy.without_versions() })

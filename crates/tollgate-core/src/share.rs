@@ -155,14 +155,17 @@ impl Policy {
         let part = Quota::try_new(limit, quota.window()).map_err(|_| nothing)?;
         let has_own_burst =
             quota.given_burst().is_some() || matches!(self.algorithm(), Algorithm::LeakyBucket { .. });
-        if !has_own_burst {
-            return self.with_quota(part);
-        }
         let mut policy = match share.of_units(self.capacity()) {
+            _ if !has_own_burst => self.with_quota(part)?,
             0 => return Err(nothing),
             burst => self.with_quota(part.try_burst(burst).map_err(|_| PolicyError::WaitTooLong)?)?,
         };
-        if self.has_versions() {
+        // A class and its base have the same share.
+        policy.headroom = match self.headroom {
+            0 => 0,
+            headroom => share.of_units(self.capacity() + headroom) - policy.capacity(),
+        };
+        if has_own_burst && self.has_versions() {
             // That of its base for a class.
             policy.set_version(share.of_units(self.version_burst));
         }

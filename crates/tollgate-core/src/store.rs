@@ -60,7 +60,14 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// [`Stamp::after_refund`](crate::Stamp::after_refund) to the next part. A bucket only knows
     /// when the debt of each grant ends. If two debts overlap and the older grant is refunded
     /// first, a refund of the younger may return units that time has refilled. These are fewer than
-    /// the older grant had.
+    /// the older grant had. A caller that aborts requests chooses this order. Whatever it is:
+    ///
+    /// - **Net**: in any time t, the units that are granted less those that are refunded are at
+    ///   most burst + rate × t.
+    /// - **Gross**: refunds of grants from before that time do not count here. Then it is one burst
+    ///   more for each time in which the bucket has refilled since the first grant. So a caller may
+    ///   use at once what it has left unused, and never more in all than burst + rate × the whole
+    ///   time.
     ///
     /// If the clock has stepped back since the grant, debt that was forgiven then is not refunded
     /// again (best effort). This fails once the clock reaches the time of the grant for the second
@@ -80,7 +87,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// units are used in the order of their grants. More is charged without asking whether it fits.
     /// What exceeds the quota is [debt](Policy::with_debt), up to one more capacity: requests are
     /// refused until it is paid. Windows forget it when they end, and buckets refill it. What
-    /// exceeds that too is forgiven. A leaky bucket has no debt, and forgives all.
+    /// exceeds that too is forgiven. A leaky bucket has no debt, and forgives all. Quota and
+    /// capacity are those of all callers, also for grants of a [class](Policy::leaving).
     ///
     /// Nothing is asked before the first poll. Dropping the future later may or may not correct the
     /// charge. A correction has no identity, so nothing may send it again after an error.
@@ -214,7 +222,7 @@ async fn charge_beyond<S: Store>(
         let remaining = verdict.each().first().map_or(0, Status::remaining);
         settled.charged += charged;
         settled.forgiven -= charged;
-        settled.debt += charged.min(newest.policy.capacity().saturating_sub(remaining));
+        settled.debt += charged.min(policy.most_debt().saturating_sub(remaining));
         left -= charged;
         if verdict.times() < times {
             // What is left of the debt is less than that cost.

@@ -76,9 +76,9 @@ impl Counts {
             policy.outcomes[outcome].fetch_add(1, Ordering::Relaxed);
             policy.units[outcome].fetch_add(decision.units(), Ordering::Relaxed);
         }
-        // The end of a charge or of a slot decides nothing, and nor does the start of a block.
-        let follows = [Outcome::Settled, Outcome::Forgiven, Outcome::Released, Outcome::BlockStarted];
-        if follows.contains(&decision.outcome()) {
+        // The end of a charge or of a slot decides nothing, and nor does what becomes of a block.
+        use Outcome::{BlockDropped, BlockStarted, Forgiven, Released, Settled};
+        if matches!(decision.outcome(), Settled | Forgiven | Released | BlockStarted | BlockDropped) {
             return;
         }
         self.sources[decision.source() as usize].fetch_add(1, Ordering::Relaxed);

@@ -103,10 +103,12 @@ impl Oracle {
 
     /// Charges `units` that were used beyond grants, for [`Ledger::settle`].
     ///
-    /// Twice the capacity bounds what is charged.
+    /// Twice the capacity bounds what is charged, without what a class leaves to others.
     pub fn charge_beyond(&mut self, policy: &Policy, now: Timestamp, units: u64) -> Settled {
-        let Some(terms) = Terms::with_debt(policy) else { return Settled::unchanged(&[], units) };
-        let (now, capacity) = (micros(now), i128::from(largest_cost(policy)));
+        let Some((terms, capacity)) = Terms::with_debt(policy) else {
+            return Settled::unchanged(&[], units);
+        };
+        let now = micros(now);
         self.model.settle(&terms, now);
         let room = self.model.room(&terms, now).max(0);
         let charged = room.min(i128::from(units));
@@ -240,13 +242,17 @@ impl Terms {
         terms
     }
 
-    /// The terms with twice the capacity. `None` if the policy has no debt.
-    fn with_debt(policy: &Policy) -> Option<Terms> {
+    /// The terms with twice the capacity of the base of a class, and that capacity. `None` if the
+    /// policy has no debt.
+    fn with_debt(policy: &Policy) -> Option<(Terms, i128)> {
         let terms = Terms::of(policy);
+        let of_window = terms.limit + i128::from(policy.headroom());
         match policy.algorithm() {
             Algorithm::LeakyBucket { .. } => None,
-            Algorithm::Gcra => terms.can_pay_debt().then_some(Terms { burst: 2 * terms.burst, ..terms }),
-            _ => Some(Terms { limit: 2 * terms.limit, ..terms }),
+            Algorithm::Gcra => {
+                terms.can_owe().then_some((Terms { burst: 2 * terms.version, ..terms }, terms.version))
+            }
+            _ => Some((Terms { limit: 2 * of_window, ..terms }, of_window)),
         }
     }
 
@@ -257,14 +263,9 @@ impl Terms {
         most.max((1_024 * self.window).min(1 << 52))
     }
 
-    /// The same of the version.
+    /// Whether a bucket of the version refills twice its burst in at most 2^52 µs.
     fn can_owe(&self) -> bool {
         2 * self.version * self.window <= (1 << 52) * self.limit
-    }
-
-    /// Whether a token bucket refills twice its burst in at most 2^52 µs.
-    fn can_pay_debt(&self) -> bool {
-        2 * self.horizon() <= (1 << 52) * self.limit
     }
 
     /// The most debt that a bucket makes under these terms, scaled by the limit.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Times, Timestamp, Verdict};
 
-use super::case::{Case, SECOND, WINDOW, micros, plain_with_limit};
+use super::case::{Case, SECOND, WINDOW, micros, plain_with_limit, with_debt};
 use super::concurrency::ask_all;
 use super::random_sets::EVERY;
 use crate::oracle::Ledger;
@@ -46,6 +46,25 @@ pub(super) async fn a_class_alone_gets_its_bound_and_then_the_whole_rate(case: &
                 case.advance(SECOND);
                 takes_all(case, &class, &key, 1).await;
             }
+        }
+    }
+}
+
+/// Also the class of a class: it has one unit, and others have the rest.
+pub(super) async fn a_class_is_charged_and_in_debt_by_the_whole_quota(case: &Case) {
+    let key = Key::from("caller");
+    for policy in with_debt(10) {
+        let class = leaving(case, &policy, 4);
+        let class_of_class = leaving(case, &class, 5);
+        for class in [class, class_of_class] {
+            case.must_take(&class, &key, 1).await;
+            case.charged(&class, &key, 7, (7, 0, 0)).await;
+            case.left("to the class", &class, &key, 0).await;
+            case.left("to others", &policy, &key, 2).await;
+            case.charged(&class, &key, 7, (7, 5, 0)).await;
+            case.charged(&class, &key, 7, (5, 5, 2)).await;
+            case.denied(&policy, &key, 1).await;
+            case.reset(&key, &[&policy]).await;
         }
     }
 }

@@ -376,7 +376,8 @@ impl Suite {
             cases! { self, make, start;
                 headroom:
                     a_class_leaves_its_units_to_others,
-                    a_class_alone_gets_its_bound_and_then_the_whole_rate;
+                    a_class_alone_gets_its_bound_and_then_the_whole_rate,
+                    a_class_is_charged_and_in_debt_by_the_whole_quota;
                 blocks:
                     a_block_allows_and_charges_nothing_until_it_starts,
                     a_block_refuses_until_it_ends,

@@ -194,6 +194,7 @@ const MISTAKES: &[(Mistake, &str)] = &[
     (Mistake::ClassTakesAll, "headroom::a_class_leaves_its_units_to_others"),
     (Mistake::ClassHasItsShareOfTheRate, "headroom::a_class_leaves_its_units_to_others"),
     (Mistake::ClassWaitsUntilFull, "headroom::a_class_alone_gets_its_bound_and_then_the_whole_rate"),
+    (Mistake::ClassOwesAlone, "headroom::a_class_is_charged_and_in_debt_by_the_whole_quota"),
     (Mistake::ResetTooEarly, "waits::the_full_quota_returns_at_its_reset_and_not_before"),
 ];
 

@@ -36,16 +36,14 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         in_background(Box::pin(async move { decider.start(rule, &key, share).await }));
     }
 
-    /// Starts a block by a rule, which must block keys. Observers see it, unless one goes on.
+    /// Starts a block by a rule, which must block keys. Observers see whether it did, unless one
+    /// goes on.
     async fn start(&self, rule: usize, key: &Key, share: Option<Share>) {
         let Some(block) = self.policies.block_of(rule) else { return };
         // A block starts by one unit that no grant has paid.
         let nothing = Grant { policy: block, key, units: 0, stamp: Stamp::default(), share };
         let settled = self.store.settle(&[nothing], 1).await.unwrap_or_else(NeverFails::never);
-        // What is charged while a block goes on is debt.
-        if settled.charged > settled.debt {
-            self.observers.block_started(&self.policies, rule);
-        }
+        self.observers.block_settled(&self.policies, rule, settled);
     }
 
     /// The number of the policy with this name, and the policy that refuses its blocked keys.
@@ -80,7 +78,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// Blocks `key` now, for the time of [`Policy::block_after`]. A block that goes on ends when it
     /// would have: [lift](Limiter::unblock) it first to start it again. Nothing is blocked while
-    /// the store fails.
+    /// the store fails, or if a [full store in memory](crate::memory#what-is-never-shared) has no
+    /// room.
     ///
     /// ```
     /// use std::time::Duration;

@@ -21,20 +21,21 @@
 //! inventing keys. A caller that stops just before its denial can be evicted, and then starts with
 //! a full quota: choose a cap well above the number of callers of a busy day.
 //!
-//! A key with [slots](crate::Slot) is held until the last of them comes back, beyond the cap if
-//! need be. Each is of a request that runs, which takes more memory.
+//! A search for a place looks at 64 of them, from where the last search ended. So a new key may
+//! find no room although another part of the table has some.
 //!
 //! # What a flood costs new users
 //! If every place is taken by a denied key, a new key has no entry of its own. It is counted in the
-//! overflow entry, and all such keys of a policy share that entry and **one quota**. An attacker
-//! who gets as many keys denied as the cap holds therefore has these effects, until the resets of
-//! its keys make room:
+//! overflow entry, and all such keys of a policy share that entry and **one quota**. [Not
+//! everything is shared](self#what-is-never-shared). An attacker who gets as many keys denied as
+//! the cap holds therefore has these effects, until the resets of its keys make room:
 //!
 //! - **Users without an entry share one quota**, and the attacker can use it up. They are then
 //!   denied, though they did nothing.
 //! - Users with an entry that was denied keep it. Users with an entry that was not denied can lose
 //!   it to the flood, and share from then on.
 //! - Memory stays at the cap, and no denied caller regains a quota.
+//! - Keys that are to be blocked, and have no entry yet, are not: see below.
 //!
 //! The alternative, new quotas for new keys, would lift the limit for the attacker. Three measures
 //! make a flood harder:
@@ -44,12 +45,13 @@
 //! - **Add a rule by address to the layer.** A request that it denies adds no key.
 //! - **Raise the cap**: a million keys take 60 MB.
 //!
-//! Watch both counters; while they are 0, every key has an entry of its own for as long as it needs
-//! one:
+//! Watch these counters; while they are 0, every key has an entry of its own for as long as it
+//! needs one:
 //!
 //! - [`MemoryStore::evictions`] counts keys that lost their entry before their reset.
 //! - [`MemoryStore::overflows`] counts decisions by an overflow entry. The first one is a warning
 //!   in the log, once for each store (feature `tracing`).
+//! - [`MemoryStore::dropped_blocks`] counts blocks that found no room, with the same warning.
 //!
 //! ```
 //! use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
@@ -67,6 +69,21 @@
 //! assert_eq!((store.keys(), store.overflows()), (2, 2));
 //! # }
 //! ```
+//!
+//! # What is never shared
+//! An overflow entry holds usage within the quota, and nothing else. What a key is allowed because
+//! it has no entry stays its own:
+//!
+//! | what finds no room | becomes of it |
+//! |---|---|
+//! | a [block](Policy::block_after) | it is dropped, counted, and shown to observers as [`BlockDropped`](crate::Outcome::BlockDropped) |
+//! | [debt](crate::Settled::debt) | it is [forgiven](crate::Settled::forgiven), also to observers. What fits into the shared quota is charged to it |
+//! | a [slot](crate::Slot) | it gets an entry beyond the cap. Each is of a request that runs, which takes more memory |
+//! | usage that is [tracked](Policy::track_usage) | it takes the place of another key's, in its own table |
+//!
+//! The first two look for room as any new key does. Once a key has an entry with a block, debt or a
+//! slot, no other key takes its place before the end of these. A key without a block takes no room
+//! to be asked about it.
 //!
 //! # What a long key costs
 //! Its caller hashes it, before any lock. The tables hold 128 bits of each key, so what follows
@@ -89,8 +106,8 @@ use std::time::Duration;
 
 use tollgate_core::algorithm::State;
 use tollgate_core::{
-    Check, Clock, Grant, Key, KeyTotal, Policy, RecentUsage, Reply, Settled, Store, Times, Timestamp,
-    UsageError, UsageTotals, Verdict, Wait, settle,
+    Check, Clock, Grant, Key, KeyTotal, Policy, RecentUsage, Reply, Store, Times, Timestamp, UsageError,
+    UsageTotals, Verdict, Wait,
 };
 
 use shards::{Shards, expiry};
@@ -212,6 +229,13 @@ impl MemoryStore {
         self.0.overflows()
     }
 
+    /// Returns how many [blocks](Policy::block_after) were dropped since the store was made,
+    /// because denied keys held all places. Quotas still refuse their keys: see [what is never
+    /// shared](self#what-is-never-shared).
+    pub fn dropped_blocks(&self) -> u64 {
+        self.0.dropped_blocks()
+    }
+
     /// Decides a set, and records it for policies that track usage.
     fn decide(&self, set: &[Check<'_>], times: Times) -> Verdict {
         let verdict = set::decide(&self.0, set, times);
@@ -270,6 +294,7 @@ impl Store for MemoryStore {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         if let [check] = set
             && !check.policy.tracks_usage()
+            && check.policy.most_debt() == 0
         {
             let (mut table, digest, now) = self.0.tables.enter(check.policy, check.key);
             table.sweep(now);
@@ -297,18 +322,6 @@ impl Store for MemoryStore {
         }
         self.0.totals.refund(grants);
         Reply::Now(Ok(()))
-    }
-
-    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Infallible> {
-        let settled = settle(self, grants, total).await?;
-        if let Some(grant) = grants.last().filter(|grant| settled.debt > 0 || grant.policy.is_block()) {
-            // As after a denial: a caller could lose its debt by inventing keys.
-            let (mut table, digest, _) = self.0.tables.enter(grant.policy, grant.key);
-            if let Some(at) = table.find(&digest) {
-                table.slot(at).pin();
-            }
-        }
-        Ok(settled)
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {

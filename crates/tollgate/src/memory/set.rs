@@ -31,6 +31,9 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
         place.at = store.time_for(policy, now);
         let at = place.at;
         place.look = tables.state(place).look(policy, at);
+        if place.target.shard == OVERFLOW {
+            place.look.room = shared_room(policy, place.look.room);
+        }
         granted = granted.min(place.look.times(policy, place.cost));
     }
     let mut delay = Duration::ZERO;
@@ -49,6 +52,17 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
             .collect()
     };
     Verdict::new(granted, delay, of_check.iter().map(|place| statuses[*place])).at(now)
+}
+
+/// The room that an overflow entry has for a policy. The entry holds usage within the quota only: a
+/// block and debt are one key's own.
+fn shared_room(policy: &Policy, room: u64) -> u64 {
+    if policy.is_block() { 0 } else { room.saturating_sub(policy.most_debt()) }
+}
+
+/// Whether a charge has made a block or debt, from which its caller could escape by inventing keys.
+fn is_owed(policy: &Policy, charged: &Status) -> bool {
+    policy.most_debt() > 0 && (policy.is_block() || charged.remaining() < policy.most_debt())
 }
 
 /// The state of a key that has no entry.
@@ -127,7 +141,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Sweeps a little and makes room for new keys. A key without room gets the overflow entry of
-    /// its policy.
+    /// its policy, unless it asks for a slot.
     fn prepare(&mut self, store: &'a Shards, set: &[Check<'_>], times: Times, now: Timestamp) {
         for (_, table) in &mut self.locked {
             table.sweep(now);
@@ -148,7 +162,7 @@ impl<'a> Tables<'a> {
     fn make_room(&mut self, store: &'a Shards, set: &[Check<'_>], times: Times, now: Timestamp) {
         let targets = self.targets.clone();
         let mut missing: SmallVec<[usize; 4]> = SmallVec::new();
-        let mut overflows = 0;
+        let (mut overflows, mut blocks) = (0, 0);
         for (i, check) in set.iter().enumerate() {
             let target = targets[i];
             // A pair of policy and key that occurs twice has one place.
@@ -156,8 +170,9 @@ impl<'a> Tables<'a> {
                 self.targets[i] = self.targets[same];
                 continue;
             }
+            // A key without a block has no entry for it.
             let table = self.table(target.shard);
-            if table.find(&target.digest).is_some() {
+            if check.policy.charges_nothing() || table.find(&target.digest).is_some() {
                 continue;
             }
             let needed = 1 + missing.iter().filter(|shard| **shard == target.shard).count();
@@ -173,13 +188,14 @@ impl<'a> Tables<'a> {
             } else {
                 let digest = store.tables.digest_of_all(check.policy);
                 self.targets[i] = TableShard { shard: OVERFLOW, digest };
-                overflows += 1;
+                *if check.policy.is_block() { &mut blocks } else { &mut overflows } += 1;
             }
         }
-        if overflows > 0 {
+        if overflows + blocks > 0 {
             self.locked.push((OVERFLOW, store.lock_overflow()));
             if times.max() > 0 {
                 store.count_overflows(overflows);
+                store.count_dropped_blocks(blocks);
             }
         }
     }
@@ -241,6 +257,11 @@ impl<'a> Tables<'a> {
                 let state = std::mem::replace(state, State::new(policy));
                 table.insert(place.target.digest, state, expires);
             }
+        }
+        if is_owed(policy, &charge.status)
+            && let Some(found) = table.find(&place.target.digest)
+        {
+            table.slot(found).pin();
         }
         (charge.status, charge.delay)
     }

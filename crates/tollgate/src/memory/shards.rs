@@ -17,6 +17,8 @@ pub(super) struct Shards {
     overflow: Mutex<Table<State>>,
     /// Decisions by an overflow entry.
     overflows: AtomicU64,
+    /// Blocks that found no room.
+    dropped_blocks: AtomicU64,
     pub(super) totals: TotalsTable,
     /// Those of rules in shadow, once there is one: they push out no others.
     in_shadow: OnceLock<Arc<Shards>>,
@@ -29,6 +31,7 @@ impl Shards {
             tables: Sharded::new(max_keys, clock),
             overflow: Mutex::new(Table::new(usize::MAX)),
             overflows: AtomicU64::new(0),
+            dropped_blocks: AtomicU64::new(0),
             totals,
             in_shadow: OnceLock::new(),
         }
@@ -56,21 +59,42 @@ impl Shards {
         self.overflows.load(Ordering::Relaxed)
     }
 
+    pub(super) fn dropped_blocks(&self) -> u64 {
+        self.dropped_blocks.load(Ordering::Relaxed)
+    }
+
     pub(super) fn lock_overflow(&self) -> MutexGuard<'_, Table<State>> {
         lock(&self.overflow)
     }
 
     #[cold]
     pub(super) fn count_overflows(&self, count: u64) {
-        let _before = self.overflows.fetch_add(count, Ordering::Relaxed);
+        let _is_first = add(&self.overflows, count);
         #[cfg(feature = "tracing")]
-        if _before == 0 {
+        if _is_first {
             tracing::warn!(
                 "the memory store is full of keys that were denied: new keys share one quota for each policy until some \
                  are reset (see `MemoryStore::overflows`)"
             );
         }
     }
+
+    #[cold]
+    pub(super) fn count_dropped_blocks(&self, count: u64) {
+        let _is_first = add(&self.dropped_blocks, count);
+        #[cfg(feature = "tracing")]
+        if _is_first {
+            tracing::warn!(
+                "the memory store is full of keys that were denied: blocks that find no room are dropped (see \
+                 `MemoryStore::dropped_blocks`)"
+            );
+        }
+    }
+}
+
+/// Returns whether these are the first.
+fn add(counter: &AtomicU64, count: u64) -> bool {
+    counter.fetch_add(count, Ordering::Relaxed) == 0 && count > 0
 }
 
 /// When a table may forget a state, if that expires at `expires` by the time of its policy, which

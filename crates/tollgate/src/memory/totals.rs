@@ -11,6 +11,9 @@ use crate::table::sharded::Sharded;
 /// Where a total stops, as in Redis, whose scripts compute with doubles.
 const MOST: u64 = 1 << 53;
 
+/// A total that never expired would give its place to no other.
+const LAST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 1);
+
 pub(super) struct TotalsTable {
     max_keys: usize,
     tables: Sharded<Total>,
@@ -41,7 +44,7 @@ impl TotalsTable {
             let digest = self.digest(check.policy.name(), check.key);
             let (mut table, now) = self.tables.enter_at(&digest);
             table.sweep(now);
-            let expires = now.saturating_add(self.life);
+            let expires = now.saturating_add(self.life).min(LAST);
             if let Some(at) = table.find(&digest) {
                 let slot = table.slot(at);
                 let before = if self.is_forgotten(&slot.value, now) { 0 } else { slot.value.units };

@@ -9,8 +9,8 @@ use tollgate_core::{Policy, Source};
 ///
 /// Each request brings one decision for each rule. Its [`Charge`](crate::Charge) brings one more of
 /// its own rule for each extension, and when it has ended. So does each [slot](crate::Slot) when it
-/// comes back, and each [block](crate::Policy::block_after) when it starts. A decision contains no
-/// key and nothing else of the request.
+/// comes back, and each [block](crate::Policy::block_after) when it starts or is dropped. A
+/// decision contains no key and nothing else of the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Decision<'a> {
     pub(super) policy: &'a Policy,
@@ -42,7 +42,7 @@ impl<'a> Decision<'a> {
     }
 
     /// Returns the units that the request costs, or that were settled, forgiven or released. 0 if
-    /// the rule did not apply or found no key, or if a block starts.
+    /// the rule did not apply or found no key, or if a block starts or is dropped.
     pub fn units(&self) -> u64 {
         self.units
     }
@@ -107,6 +107,9 @@ pub enum Outcome {
     /// A block of a key [starts](crate::Policy::block_after), in this process. The request that
     /// started it was [`Denied`](Outcome::Denied) before.
     BlockStarted,
+    /// A block of a key was to start, and did not: the [store in
+    /// memory](crate::memory#what-is-never-shared) had no room for it, or the store failed.
+    BlockDropped,
     /// A rule in [shadow](crate::Rule::shadow) would let the request pass. It counted the units.
     ShadowAllowed,
     /// A rule in [shadow](crate::Rule::shadow) would refuse the request.
@@ -118,7 +121,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes.
-    pub const ALL: [Outcome; 15] = [
+    pub const ALL: [Outcome; 16] = [
         Outcome::Skipped,
         Outcome::Allowed,
         Outcome::Delayed,
@@ -131,6 +134,7 @@ impl Outcome {
         Outcome::Forgiven,
         Outcome::Released,
         Outcome::BlockStarted,
+        Outcome::BlockDropped,
         Outcome::ShadowAllowed,
         Outcome::ShadowDenied,
         Outcome::ShadowDropped,
@@ -165,6 +169,7 @@ impl Outcome {
             Outcome::Forgiven => "forgiven",
             Outcome::Released => "released",
             Outcome::BlockStarted => "block-started",
+            Outcome::BlockDropped => "block-dropped",
             Outcome::ShadowAllowed => "shadow-allowed",
             Outcome::ShadowDenied => "shadow-denied",
             Outcome::ShadowDropped => "shadow-dropped",

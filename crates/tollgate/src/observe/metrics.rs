@@ -25,8 +25,8 @@ struct Handles {
     limit: Gauge,
     /// The slots that this process holds, of a policy of requests in flight.
     in_flight: Option<Gauge>,
-    /// The blocks that this process started.
-    blocks: Option<Counter>,
+    /// The blocks that this process started, and those that were dropped.
+    blocks: Option<[Counter; 2]>,
 }
 
 impl Metrics {
@@ -73,8 +73,12 @@ impl Metrics {
                 _ => {}
             }
         }
-        if let (Outcome::BlockStarted, Some(blocks)) = (decision.outcome, &handles.blocks) {
-            blocks.increment(1);
+        if let Some([started, dropped]) = &handles.blocks {
+            match decision.outcome {
+                Outcome::BlockStarted => started.increment(1),
+                Outcome::BlockDropped => dropped.increment(1),
+                _ => {}
+            }
         }
         if let Some(latency) = decision.latency {
             self.store_seconds.record(latency);
@@ -104,7 +108,7 @@ impl Handles {
         let units = |outcome: Outcome| {
             let ends = match outcome {
                 Outcome::Released => policy.is_in_flight(),
-                Outcome::BlockStarted => false,
+                Outcome::BlockStarted | Outcome::BlockDropped => false,
                 _ => decides_nothing(outcome) && policy.is_reserved(),
             };
             let counts = ends || is_possible(outcome, Source::Store);
@@ -115,9 +119,10 @@ impl Handles {
             units: Outcome::ALL.map(units),
             limit: gauge!("tollgate_policy_limit", "policy" => name.clone()),
             in_flight: policy.is_in_flight().then(|| gauge!("tollgate_in_flight", "policy" => name.clone())),
-            blocks: policy
-                .denials_until_block()
-                .map(|_| counter!("tollgate_blocks_total", "policy" => name.clone())),
+            blocks: policy.denials_until_block().map(|_| {
+                let blocks = |series: &'static str| counter!(series, "policy" => name.clone());
+                [blocks("tollgate_blocks_total"), blocks("tollgate_dropped_blocks_total")]
+            }),
             name,
         }
     }
@@ -127,7 +132,8 @@ impl Series for Box<[Handles]> {
     fn touch(&self) {
         for handles in self {
             let counters = handles.decisions.as_flattened().iter().chain(&handles.units).flatten();
-            counters.chain(&handles.blocks).for_each(|counter| counter.increment(0));
+            let blocks = handles.blocks.iter().flatten();
+            counters.chain(blocks).for_each(|counter| counter.increment(0));
             std::iter::once(&handles.limit).chain(&handles.in_flight).for_each(|gauge| gauge.increment(0.0));
         }
     }
@@ -234,9 +240,10 @@ fn units_of(policy: &str, outcome: Outcome) -> Counter {
     counter!("tollgate_units_total", "policy" => policy.to_owned(), "outcome" => outcome.name())
 }
 
-/// Whether it follows a decision: how a charge or a slot ends, or that a block starts.
+/// Whether it follows a decision: how a charge or a slot ends, or what becomes of a block.
 fn decides_nothing(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Settled | Outcome::Forgiven | Outcome::Released | Outcome::BlockStarted)
+    use Outcome::{BlockDropped, BlockStarted, Forgiven, Released, Settled};
+    matches!(outcome, Settled | Forgiven | Released | BlockStarted | BlockDropped)
 }
 
 /// Whether a source can decide so, for a policy that may delay and that others apply with.

@@ -168,10 +168,16 @@ impl Observers {
         self.ended(policies, policy, Outcome::Released, 1);
     }
 
-    /// Shows that a rule has begun to block a key. In shadow no caller is blocked.
-    pub(crate) fn block_started(&self, policies: &PolicySet, rule: usize) {
+    /// Shows what became of a block by a rule, unless one went on. In shadow no caller is blocked.
+    pub(crate) fn block_settled(&self, policies: &PolicySet, rule: usize, settled: Settled) {
+        // A block is charged as one unit. What is charged while another goes on is debt.
+        let outcome = match settled {
+            Settled { forgiven: 1.., .. } => Outcome::BlockDropped,
+            Settled { charged, debt, .. } if charged > debt => Outcome::BlockStarted,
+            _ => return,
+        };
         if !policies.is_shadow() {
-            self.ended(policies, &rule.into(), Outcome::BlockStarted, 0);
+            self.ended(policies, &rule.into(), outcome, 0);
         }
     }
 

@@ -150,6 +150,10 @@ pub(crate) fn describe() {
         ("tollgate_decisions_total", "Decisions, one for each rule of a request"),
         ("tollgate_units_total", "Units that requests asked for"),
         ("tollgate_blocks_total", "Blocks of keys that this process started"),
+        (
+            "tollgate_dropped_blocks_total",
+            "Blocks of keys that found no room in memory, or that the store failed",
+        ),
         ("tollgate_store_errors_total", "Requests, refunds and resets that the store failed"),
         ("tollgate_evictions_total", "Keys that lost their place in memory before their reset"),
         ("tollgate_overflows_total", "Decisions by an entry that keys without a place share"),

@@ -38,6 +38,10 @@ impl Rule {
     /// That of a window gets the limit less these units in each window. If the rule has
     /// [tiers](Rule::tiers), each class leaves as many units of each tier.
     ///
+    /// A class bounds what is granted. What a request [used](crate::Rule::reserve) beyond its
+    /// estimate is charged by the whole quota, and its debt is at most one more capacity of that.
+    /// So a class with low estimates can bring others into debt.
+    ///
     /// On a [leased](crate::StoreExt::leased) store, each request of a class asks the store. Others
     /// may be refused while processes hold units that they do not use: see [the bounds of a
     /// lease](crate::scale#the-bounds-of-a-lease).

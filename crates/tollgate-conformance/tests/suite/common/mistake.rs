@@ -80,6 +80,8 @@ pub(crate) enum Mistake {
     ClassHasItsShareOfTheRate,
     /// A class is refused until all that was used is refilled.
     ClassWaitsUntilFull,
+    /// A class owes by its own capacity.
+    ClassOwesAlone,
     UsageIgnoresTheInterval,
     UsageCharges,
 }

@@ -11,6 +11,13 @@ use super::{Mistake, OneLock, counts_in_windows};
 /// corrections.
 pub(super) async fn settle(store: &OneLock, grants: &[Grant<'_>], total: u64) -> Result<Settled, Infallible> {
     let granted = grants.iter().map(|grant| grant.units).sum();
+    if store.mistake == Mistake::ClassOwesAlone
+        && let Some(Grant { policy, .. }) = grants.last()
+        && let Ok(policy) = Policy::try_from_parts(policy.name(), policy.quota(), policy.algorithm())
+    {
+        let alone: Vec<_> = grants.iter().map(|grant| Grant { policy: &policy, ..*grant }).collect();
+        return settle_rightly(store, &alone, total).await;
+    }
     let newest = grants.last().filter(|_| total > granted);
     let Some((newest, twice)) = newest.and_then(|newest| Some((newest, newest.policy.with_debt()?))) else {
         let backwards = || grants.iter().rev().copied().collect::<Vec<_>>();
