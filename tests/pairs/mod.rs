@@ -153,7 +153,7 @@ impl<S: Store<Error: StoreError> + UsageTotals> Pair<S> {
     /// The permits of a caller until it is refused, or until it is clear that it never is.
     async fn use_up(&self, user: &str, header: Option<(&str, &str)>) -> Vec<Permit> {
         let mut permits = Vec::new();
-        while permits.len() < 5 * LIMIT as usize
+        while (permits.len() as u64) < 5 * LIMIT
             && let Ok(permit) = self.ask(user, header).await
         {
             permits.push(permit);
