@@ -1,9 +1,7 @@
 //! What each capability does, together with any other.
 
-use std::time::Duration;
-
 use http::Request;
-use tokio::time::sleep;
+use tokio::task::yield_now;
 use tollgate::Outcome;
 use tollgate::store::{Source, Store, StoreError};
 use tollgate::usage::UsageTotals;
@@ -83,7 +81,7 @@ impl<S: Store<Error: StoreError> + UsageTotals> Pair<S> {
                 break;
             }
             assert_eq!(reason, Reason::QuotaExceeded);
-            sleep(Duration::from_millis(1)).await;
+            yield_now().await;
         }
         self.limiter.unblock("pair", &key("blocks")).await;
         assert_eq!(self.ask("blocks", None).await.unwrap_err().reason(), Reason::QuotaExceeded);
@@ -98,7 +96,7 @@ impl<S: Store<Error: StoreError> + UsageTotals> Pair<S> {
             if !denial.violated().any(|policy| policy == self.name_of(Slots)) {
                 break;
             }
-            sleep(Duration::from_millis(1)).await;
+            yield_now().await;
         }
     }
 
@@ -136,7 +134,7 @@ impl<S: Store<Error: StoreError> + UsageTotals> Pair<S> {
     async fn the_quota_is_whole_again_at_midnight(&self) {
         self.assert_passed(&self.use_up("calendar", None).await, LIMIT);
         while self.has(Slots) && self.slots_left("calendar").await < LIMIT {
-            sleep(Duration::from_millis(1)).await;
+            yield_now().await;
         }
         let day = 86_400_000_000;
         self.time.set(Timestamp::from_micros(self.time.now().as_micros().next_multiple_of(day)));
