@@ -21,6 +21,7 @@ mod lost;
 mod names;
 mod proxies;
 mod queue;
+mod returns;
 mod runs;
 mod scripts;
 mod sentinel;

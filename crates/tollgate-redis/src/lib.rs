@@ -52,12 +52,22 @@
 //! counts as a bucket used up or a full window. No caller waits longer for that, but in the queue
 //! of a leaky bucket, which waits for the clock.
 //!
-//! # Refunds and resets
+//! # Refunds, releases and renewals
 //!
-//! Refunds and resets never hold up a check. They travel in calls of their own, one in flight for
-//! each server or slot. On a server they have a connection that checks do not use. While one of
-//! these calls is in flight, others gather for the next. Once requested, they are sent even if the
-//! caller leaves or its `timeout` ends. Their failures never count for a circuit breaker.
+//! The releases of slots, their renewals, and refunds together with resets travel apart from checks
+//! and from each other. Each kind has a queue and calls of its own, one in flight for each server
+//! or slot. On a server each has a connection, too. While a call is in flight, others gather for the
+//! next. So refunds hold up neither a check nor a slot, and renewals hold up no release.
+//!
+//! - A call carries about 2 ms of work: up to 100 renewals, or the refunds of up to 128 requests.
+//!   One request with more is sent in parts, one after another.
+//! - A refund in a log of 1,000 runs can take 1 to 3 ms alone. So if the limit of a log is 1,000 or
+//!   more, a call carries one of its refunds: a process gives back one grant in a round trip.
+//! - Once requested, they are sent even if the caller leaves or its `timeout` ends. Their failures
+//!   never count for a circuit breaker.
+//! - A renewal that the server executes late, after the slot was released, claims nothing. Only a
+//!   holder that waits for the answer claims again a slot that the server has lost. That takes
+//!   another round trip.
 //!
 //! # In a Cluster
 //!
@@ -100,9 +110,9 @@
 //!   (A name that does not resolve is no error, since it may resolve later.) To learn whether Redis
 //!   answers, ask the store for [`Times::LOOK`](tollgate_core::Times::LOOK), which charges nothing.
 //! - **Connection pool.** Up to four connections to a server carry checks
-//!   ([configurable](RedisStoreBuilder::connections)), one more carries refunds and resets, another
-//!   one the checks of rules in shadow, and up to four carry questions about usage, one each. Each
-//!   master of a Cluster has one connection.
+//!   ([configurable](RedisStoreBuilder::connections)). Refunds and resets have one more, and so
+//!   have releases, renewals and the checks of rules in shadow. Up to four carry questions about
+//!   usage, one each. Each master of a Cluster has one connection.
 //!   While connecting fails, checks fail at once. The store tries again after 5 ms to half a
 //!   second, with jitter so that a fleet does not return in step.
 //! - **Questions about usage** are asked four at a time. If four have no answer, another one waits
@@ -110,8 +120,8 @@
 //!   the kind [`Overloaded`](tollgate_core::ErrorKind::Overloaded).
 //! - **Replacement.** A connection that ends, or that leaves three calls in a row unanswered, is
 //!   replaced. All connections to a server are replaced at once in two cases: the server turns out
-//!   to be a replica; or more calls in a row are left unanswered, over all connections, than
-//!   checks, refunds and rules in shadow have connections (at least three).
+//!   to be a replica; or more calls in a row are left unanswered, over all connections, than there
+//!   are for anything but questions about usage (at least three).
 //! - **A connection that works is kept.** If a name or a load balancer moves to another server,
 //!   stop the old server. Processes that are connected to it stay, and would count apart.
 //! - **The masters of a Cluster fail apart.** No caller waits for a master that has none of its
@@ -237,9 +247,10 @@
 //! - `Gcra`, `LeakyBucket`, `FixedWindow`, `CalendarWindow`, `SlidingWindow`: constant.
 //! - `SlidingBuckets` and `SlidingLog` with n runs: a check runs O(log n) commands, each of at most
 //!   two entries. Neither the cost nor the number of buckets multiplies that.
-//! - A refund runs O(log n) commands, and writes all runs again that are newer than the grant. It
-//!   reaches back [1,024 runs](tollgate_core::Algorithm::REFUNDABLE_TIMES), which is more than a
-//!   ring has. What an older run of a log has charged stays charged.
+//! - A refund runs O(log n) commands, and writes all runs again that are newer than the grant, at
+//!   1 to 3 µs each. It reaches back [1,024
+//!   runs](tollgate_core::Algorithm::REFUNDABLE_TIMES), which is more than a ring has. What an
+//!   older run of a log has charged stays charged.
 //! - A charge drops all runs whose window has ended with one command. That takes linear time, but
 //!   each run is dropped once, so a charge pays for one run on average.
 //!
