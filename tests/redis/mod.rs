@@ -14,6 +14,7 @@ mod connect;
 mod contract;
 mod decided_at;
 mod denials;
+mod evictions;
 mod healing;
 mod life;
 mod load;

@@ -20,6 +20,7 @@ use crate::commit::{
     AcquireRequest, Caller, Commit, Deadline, RefundEntry, Returns, SHADOW_SENT_WITHIN, VerdictReceiver,
 };
 use crate::error::{Cause, Error};
+use crate::eviction::Eviction;
 use crate::set::{self, PairOrder, multi_slot};
 use crate::usage;
 use crate::wire::args::ScriptArgs;
@@ -36,9 +37,8 @@ pub struct RedisStore {
     in_shadow: Option<Arc<Commit>>,
     /// How long callers of this handle wait for an answer.
     limit: Option<Duration>,
-    /// The `maxmemory-policy` of the server, if it evicts limits before usage.
-    #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "only the log reads it"))]
-    eviction: Option<Arc<str>>,
+    /// How the server evicts limits in use, if it does.
+    eviction: Option<Arc<Eviction>>,
 }
 
 impl RedisStore {
@@ -47,9 +47,9 @@ impl RedisStore {
         RedisStore { commit: Arc::new(commit), in_shadow, limit: None, eviction: None }
     }
 
-    /// Warns of this `maxmemory-policy` once a policy tracks usage.
-    pub(crate) fn warning_of(self, eviction: Option<Arc<str>>) -> RedisStore {
-        RedisStore { eviction, ..self }
+    /// Warns of this once a policy relies on what is evicted.
+    pub(crate) fn warning_of(self, eviction: Option<Eviction>) -> RedisStore {
+        RedisStore { eviction: eviction.map(Arc::new), ..self }
     }
 
     pub(crate) fn commit(&self) -> &Commit {
@@ -214,13 +214,8 @@ impl Store for RedisStore {
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
-        #[cfg(feature = "tracing")]
-        if let Some(eviction) = self.eviction.as_deref().filter(|_| policy.tracks_usage()) {
-            tracing::warn!(
-                policy = policy.name(),
-                "redis evicts limits before tracked usage when its memory is full: set maxmemory-policy to \
-                 volatile-lru instead of {eviction}"
-            );
+        if let Some(eviction) = &self.eviction {
+            eviction.warn_of(policy);
         }
         let part = Part::find(policy, self.commit.context.names.log);
         part.map(drop).ok_or(PolicyError::Unsupported)
