@@ -24,7 +24,7 @@ fn used_memory(server: &Server) -> u64 {
 }
 
 /// A store in a server with little memory left, which then evicts by this policy.
-async fn store(server: &Server, eviction: &str) -> RedisStore {
+pub(crate) async fn store(server: &Server, eviction: &str) -> RedisStore {
     let store = RedisStore::builder(&server.url()).response_timeout(Duration::from_secs(30));
     let store = store.connect().await.unwrap();
     for (name, value) in [
@@ -66,12 +66,12 @@ async fn guesses(eviction: &str, policy: Policy) -> u64 {
     passed.into_iter().max().unwrap()
 }
 
-/// As the documentation of the crate says under "Advice for operators".
+/// As the documentation of the crate says under "When memory is full".
 #[tokio::test]
 async fn limits_hold_in_full_memory_under_the_documented_policies() {
     let policy = || Policy::new("guesses", Quota::per_day(3));
     let (untracked, tracked, unfit) = tokio::join!(
-        guesses("volatile-ttl", policy()),
+        guesses("volatile-lru", policy()),
         guesses("volatile-lru", policy().track_usage()),
         guesses("volatile-ttl", policy().track_usage()),
     );
@@ -94,8 +94,13 @@ async fn connect(url: &str) -> RedisStore {
 }
 
 #[tokio::test]
-async fn tracked_usage_in_a_server_that_evicts_limits_first_is_logged() {
+async fn a_server_that_evicts_limits_in_use_is_logged_with_what_rules_need() {
     let plain = || Policy::new("api", Quota::per_day(3));
+    let needs = [
+        (plain().track_usage(), "limits before tracked usage"),
+        (plain().block_after(3, Duration::from_secs(900)), "blocks"),
+        (Policy::in_flight("api", 3), "slots in use"),
+    ];
     for &kind in Kind::EVERY {
         let server = Server::start(kind).unwrap();
         let cases = [
@@ -109,16 +114,26 @@ async fn tracked_usage_in_a_server_that_evicts_limits_first_is_logged() {
             server.command(&["CONFIG", "SET", "maxmemory", memory]).unwrap();
             server.command(&["CONFIG", "SET", "maxmemory-policy", eviction]).unwrap();
             for query in ["", "?protocol=resp2"] {
+                let (log, guard) = Log::of_thread();
                 let store = connect(&format!("{}{query}", server.url())).await;
-                let lines = warnings(store.clone(), plain().track_usage());
-                assert_eq!(lines.len(), usize::from(is_unfit), "{eviction}, {memory} on {kind}: {lines:?}");
-                for line in lines {
-                    assert!(
-                        line.contains("WARN") && line.contains(eviction) && line.contains("api"),
-                        "{line}"
+                drop(guard);
+                let warns = |lines: &[String], words: &[&str]| {
+                    assert_eq!(
+                        lines.len(),
+                        usize::from(is_unfit),
+                        "{eviction}, {memory} on {kind}: {lines:?}"
                     );
+                    for line in lines {
+                        let has = |word: &&str| line.contains(*word);
+                        assert!(words.iter().all(has) && has(&eviction) && has(&"WARN"), "{line}");
+                    }
+                };
+                warns(&log.lines(), &["limits that are in use"]);
+                assert_eq!(warnings(store.clone(), plain()), [""; 0], "it needs no more");
+                for (policy, evicted) in &needs {
+                    warns(&warnings(store.clone(), policy.clone()), &["api", evicted]);
+                    assert_eq!(warnings(store.clone(), policy.clone()), [""; 0], "it was logged before");
                 }
-                assert_eq!(warnings(store, plain()), [""; 0], "no usage is tracked");
             }
         }
     }

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
 mod accuracy;
-mod evictions;
+pub(crate) mod evictions;
 mod exact;
 mod flushes;
 mod foreign_pages;

@@ -68,8 +68,9 @@ local function in_flight(limit, lease, cost, number)
   end
 
   if refunds then
-    -- Releases units; or renews one, if there are none, and returns 1 if it is held.
-    local function refund(key, text, units, time, unit)
+    -- Releases units; or renews one, if there are none, and returns 1 if it is held. One that is
+    -- not held any more is claimed again if `claims` is 1 and there is room.
+    local function refund(key, text, units, time, unit, claims)
       -- The limit may be lower than when they were claimed. No limit is above a million.
       local members = identities(text_of(time), unit, math.min(math.max(1, units), 1000000))
       if units > 0 then
@@ -78,8 +79,13 @@ local function in_flight(limit, lease, cost, number)
         end
         return
       end
-      local used, held = look(key), read('ZSCORE', key, members[1])
-      if used < limit or (held and tonumber(held) > now) then
+      local held = read('ZSCORE', key, members[1])
+      if held and tonumber(held) > now then
+        hold(key, members, 1)
+        return 1
+      end
+      local used = claims == 1 and look(key) or limit
+      if used < limit then
         hold(key, members, used)
         return 1
       end

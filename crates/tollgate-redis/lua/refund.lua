@@ -13,7 +13,8 @@
 --              stamp, parts:  identifies the grant: TAT after it in microseconds and parts, the
 --                             start of its window, the number of its sub-window, its time, or the
 --                             time and the number of its slot
---              span, parts:   units x T, for a bucket
+--              span, parts:   units x T, for a bucket; for a slot, 1 if a renewal claims it again,
+--                             and 0
 -- RETURNS  for each renewal 1 if the slot is held, else 0, as numbers of 8 bytes
 
 local sent, at, keys, made = ARGV[1], 1, 0, nil

@@ -107,8 +107,9 @@ impl RedisStoreBuilder {
     /// Sets how many connections to a server carry checks at most. Default: 4.
     ///
     /// Each has one call in flight, which carries up to 128 different requests, so few are enough.
-    /// Refunds and resets have one connection more, and questions about usage up to four. In a
-    /// Cluster this has no effect: each node has one connection.
+    /// Refunds and resets have one connection more, and so have releases of slots, renewals and
+    /// rules in shadow. Questions about usage have up to four. In a Cluster this has no effect:
+    /// each node has one connection.
     pub fn connections(mut self, connections: u32) -> RedisStoreBuilder {
         self.connections = connections;
         self
@@ -135,7 +136,9 @@ impl RedisStoreBuilder {
     /// So a Redis that hangs does not fill the memory of its clients. Further requests fail with an
     /// error that [is_overloaded](Error::is_overloaded), and the failure policy decides them.
     /// Requests whose call is in flight are no longer queued: at most as many again for each
-    /// connection, or in a Cluster for each slot. Refunds and resets are counted apart from checks.
+    /// connection, or in a Cluster for each slot. Checks, rules in shadow, refunds with resets,
+    /// releases and renewals are counted apart: so many of each. A request carries up to a hundred
+    /// renewals.
     pub fn most_waiting(mut self, requests: usize) -> RedisStoreBuilder {
         self.most_waiting = requests;
         self

@@ -52,12 +52,23 @@
 //! counts as a bucket used up or a full window. No caller waits longer for that, but in the queue
 //! of a leaky bucket, which waits for the clock.
 //!
-//! # Refunds and resets
+//! # Refunds, releases and renewals
 //!
-//! Refunds and resets never hold up a check. They travel in calls of their own, one in flight for
-//! each server or slot. On a server they have a connection that checks do not use. While one of
-//! these calls is in flight, others gather for the next. Once requested, they are sent even if the
-//! caller leaves or its `timeout` ends. Their failures never count for a circuit breaker.
+//! The releases of slots, their renewals, and refunds together with resets travel apart from
+//! checks and from each other. Each kind has a queue and calls of its own, one in flight for each
+//! server or slot. On a server each has a connection, too. While a call is in flight, others
+//! gather for the next. So refunds hold up neither a check nor a slot, and renewals hold up no
+//! release.
+//!
+//! - A call carries about 2 ms of work: up to 100 renewals, or the refunds of up to 128 requests.
+//!   One request with more is sent in parts, one after another.
+//! - A refund in a log of 1,000 runs can take 1 to 3 ms alone. So if the limit of a log is 1,000 or
+//!   more, a call carries one of its refunds: a process gives back one grant in a round trip.
+//! - Once requested, they are sent even if the caller leaves or its `timeout` ends. Their failures
+//!   never count for a circuit breaker.
+//! - A renewal that the server executes late, after the slot was released, claims nothing. Only a
+//!   holder that waits for the answer claims again a slot that the server has lost. That takes
+//!   another round trip.
 //!
 //! # In a Cluster
 //!
@@ -100,9 +111,9 @@
 //!   (A name that does not resolve is no error, since it may resolve later.) To learn whether Redis
 //!   answers, ask the store for [`Times::LOOK`](tollgate_core::Times::LOOK), which charges nothing.
 //! - **Connection pool.** Up to four connections to a server carry checks
-//!   ([configurable](RedisStoreBuilder::connections)), one more carries refunds and resets, another
-//!   one the checks of rules in shadow, and up to four carry questions about usage, one each. Each
-//!   master of a Cluster has one connection.
+//!   ([configurable](RedisStoreBuilder::connections)). Refunds and resets have one more, and so
+//!   have releases, renewals and the checks of rules in shadow. Up to four carry questions about
+//!   usage, one each. Each master of a Cluster has one connection.
 //!   While connecting fails, checks fail at once. The store tries again after 5 ms to half a
 //!   second, with jitter so that a fleet does not return in step.
 //! - **Questions about usage** are asked four at a time. If four have no answer, another one waits
@@ -110,8 +121,8 @@
 //!   the kind [`Overloaded`](tollgate_core::ErrorKind::Overloaded).
 //! - **Replacement.** A connection that ends, or that leaves three calls in a row unanswered, is
 //!   replaced. All connections to a server are replaced at once in two cases: the server turns out
-//!   to be a replica; or more calls in a row are left unanswered, over all connections, than
-//!   checks, refunds and rules in shadow have connections (at least three).
+//!   to be a replica; or more calls in a row are left unanswered, over all connections, than there
+//!   are for anything but questions about usage (at least three).
 //! - **A connection that works is kept.** If a name or a load balancer moves to another server,
 //!   stop the old server. Processes that are connected to it stay, and would count apart.
 //! - **The masters of a Cluster fail apart.** No caller waits for a master that has none of its
@@ -237,9 +248,10 @@
 //! - `Gcra`, `LeakyBucket`, `FixedWindow`, `CalendarWindow`, `SlidingWindow`: constant.
 //! - `SlidingBuckets` and `SlidingLog` with n runs: a check runs O(log n) commands, each of at most
 //!   two entries. Neither the cost nor the number of buckets multiplies that.
-//! - A refund runs O(log n) commands, and writes all runs again that are newer than the grant. It
-//!   reaches back [1,024 runs](tollgate_core::Algorithm::REFUNDABLE_TIMES), which is more than a
-//!   ring has. What an older run of a log has charged stays charged.
+//! - A refund runs O(log n) commands, and writes all runs again that are newer than the grant, at
+//!   1 to 3 µs each. It reaches back [1,024
+//!   runs](tollgate_core::Algorithm::REFUNDABLE_TIMES), which is more than a ring has. What an
+//!   older run of a log has charged stays charged.
 //! - A charge drops all runs whose window has ended with one command. That takes linear time, but
 //!   each run is dropped once, so a charge pays for one run on average.
 //!
@@ -275,23 +287,9 @@
 //! Valkey 9.1.
 //!
 //! **Use a separate Redis**, with room for all keys that live at once. In a Redis that is also a
-//! cache, an `allkeys-…` policy evicts limits, and an evicted caller has the whole quota again.
-//! When memory is full:
-//!
-//! | `maxmemory-policy` | what happens | choose it |
-//! |---|---|---|
-//! | `volatile-ttl` | the keys that would have expired soonest are evicted: those callers get their quota back that much earlier | if no policy [tracks usage](tollgate_core::Policy::track_usage) |
-//! | `volatile-lru` | the keys that were not asked for the longest time are evicted: a caller that waits can get its quota back earlier | if a policy tracks usage |
-//! | `noeviction` | every charge fails, also for existing keys: the failure policy decides all requests | with `fail_closed` and an alarm, if a limit must hold even then |
-//! | others | keys are evicted without regard to what that lets pass | never |
-//!
-//! Tracked usage lives for 30 days, and most limits for seconds. So `volatile-ttl` evicts limits
-//! first, and callers that invent keys of a tracked policy lift the limits of all others. With
-//! `volatile-lru`, usage that no request touches goes first. A key that is asked again keeps its
-//! state, if the memory holds all keys that callers use or invent between its requests, and in a
-//! second at least. If a policy tracks usage and the server has a `maxmemory`, the store writes a
-//! warning to the log for any other policy that evicts. It looks when it connects, and warns when a
-//! layer or a limiter is made.
+//! cache, the cache decides when limits are evicted, and an evicted caller has the whole quota
+//! again. Set `maxmemory-policy` to `volatile-lru` or `noeviction`: see [when memory is
+//! full](#when-memory-is-full).
 //!
 //! **Persistence** is not needed. A server that restarts without it has lost all usage, and each
 //! quota starts full. If that costs too much, as with quotas of a day, `appendonly yes` with
@@ -320,11 +318,44 @@
 //! - `ping` is for RESP2 only.
 //! - If the URL names a database, add `+select`.
 //!
+//! # When memory is full
+//!
+//! Each `maxmemory-policy` forgets something else first. The numbers are those of 12 seconds on
+//! Redis 7.0, with room for about 6,000 keys, while 12,000 keys of a daily quota were invented. In
+//! each second 20 tenants with 2 slots, 10 of 20 blocked keys and 10 callers with a quota of 3
+//! asked.
+//!
+//! | `maxmemory-policy` | most slots of a tenant (2) | blocks of 15 minutes, asking and silent (10, 10) | most units of a caller (3) | forgets first | choose it |
+//! |---|--:|--:|--:|---|---|
+//! | `volatile-lru` | 2 | 10, 0 | 3 | keys that were not asked for the longest time | by default |
+//! | `noeviction` | 2 | 10, 10 | 3 | nothing: charges and new blocks fail, and the failure policy decides | with `fail_closed` and an alarm, if a limit or a block must hold even then |
+//! | `volatile-ttl` | 4 | 0, 0 | 18 to 23 | keys that end soonest: slots, short quotas, then blocks | never |
+//! | `volatile-lfu` | 2 | 10, 6 | 3 | keys that were asked rarely, so new callers and blocked ones | never |
+//! | `volatile-random`, `allkeys-random` | 4 | 4 to 7, 1 to 3 | 9 to 12 | any key | never |
+//! | `allkeys-lru`, `allkeys-lfu` | 2 | 10, 0 | 3 | the same as `volatile-…`, and keys of other programs that never expire | never |
+//!
+//! - **With `volatile-lru`** a key that is asked again keeps its state, if the memory holds all
+//!   keys that callers use or invent between its requests, and in a second at least. Slots in use
+//!   are renewed after a third of their lease, and that counts as a request.
+//! - **A silent guesser's block** is what `volatile-lru` forgets first. A guesser that waits until
+//!   other keys have filled the memory has the rule's quota again, and is blocked again after as
+//!   many denials as before. Only `noeviction`, or memory for all keys of that time, keeps the
+//!   block.
+//! - **With `volatile-ttl`** an attacker that invents keys of a long quota lifts short ones: slots
+//!   live for seconds, blocks for minutes, quotas of a day for hours, and tracked usage for 30
+//!   days.
+//! - **With `noeviction`** slots in use are renewed and released as before. Only the first slot of
+//!   a key fails.
+//!
+//! If the server has a `maxmemory` and another policy than the first two, the store writes warnings
+//! to the log: one when it connects, and one for each rule of slots, with blocks or with tracked
+//! usage, when a layer or a limiter is made.
+//!
 //! # Features
 //!
 //! | feature | default | for |
 //! |---|---|---|
-//! | `tracing` | yes | a warning if the server evicts limits before tracked usage |
+//! | `tracing` | yes | a warning if the server [evicts](#when-memory-is-full) limits in use |
 //! | `tls` | no | `rediss://` URLs; `RedisStoreBuilder::root_certificates` and `client_certificate` |
 //! | `test-util` | no | a store that uses a test's clock: `RedisStoreBuilder::clock` |
 //!
@@ -332,13 +363,14 @@
 //!
 //! From top to bottom, each imports only those below it: `builder`, `startup_check`,
 //! `stored_policies`, `usage_log`, `usage_totals`, `store`, `usage`, `question`, `set`, `commit`,
-//! `link`, `wire`, `error`.
+//! `eviction`, `link`, `wire`, `error`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
 mod commit;
 mod error;
+mod eviction;
 mod link;
 mod question;
 mod set;

@@ -1,46 +1,28 @@
 //! What `connect` tries out, so that a configuration that cannot work fails at once.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 
 use bb8_redis::redis::cmd;
 use tollgate_core::{Check, Key, Policy, Quota, Store, Times};
 
 use crate::error::Error;
-use crate::link::{Link, plain};
+use crate::eviction::Eviction;
+use crate::link::plain;
 use crate::store::RedisStore;
 
-/// Fails only for what a retry cannot fix. Returns the `maxmemory-policy` of a server that evicts
-/// limits before usage.
-pub(crate) async fn run(store: &RedisStore) -> Result<Option<Arc<str>>, Error> {
+/// Fails only for what a retry cannot fix. Warns of a server that evicts limits in use.
+pub(crate) async fn run(store: &RedisStore) -> Result<Option<Eviction>, Error> {
     let tried = commands(store).await;
     // First the mode, since it says more than what a node of another kind answers to a script.
     store.commit().context.link.check_mode().await?;
     match tried {
-        Ok(()) => Ok(eviction(&store.commit().context.link).await),
+        Ok(()) => {
+            let eviction = Eviction::find(&store.commit().context.link).await;
+            Ok(eviction.inspect(Eviction::warn))
+        }
         Err(error) if error.is_configuration() => Err(error),
         Err(_) => Ok(None),
     }
-}
-
-/// The `maxmemory-policy` of a master that evicts limits before usage. `None` if there is none, or
-/// if the servers do not say.
-async fn eviction(link: &Link) -> Option<Arc<str>> {
-    for master in link.masters().await.ok()? {
-        let Some(text) = link.info(&master, "memory").await else { continue };
-        if let Some(policy) = unfit_eviction(&text) {
-            return Some(policy.into());
-        }
-    }
-    None
-}
-
-/// The `maxmemory-policy` in an answer to `INFO memory`, unless usage fits it: usage is idle for
-/// longer than limits are, so `volatile-lru` evicts it first. Without evictions charges fail.
-fn unfit_eviction(info: &str) -> Option<&str> {
-    let field = |name| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let policy = field("maxmemory_policy")?;
-    (field("maxmemory") != Some("0") && !matches!(policy, "volatile-lru" | "noeviction")).then_some(policy)
 }
 
 /// Has the server run every command that buckets need.

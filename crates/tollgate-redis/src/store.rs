@@ -17,9 +17,10 @@ use tollgate_core::{
 };
 
 use crate::commit::{
-    AcquireRequest, Caller, Commit, Deadline, RefundEntry, SHADOW_SENT_WITHIN, VerdictReceiver,
+    AcquireRequest, Caller, Commit, Deadline, RefundEntry, Returns, SHADOW_SENT_WITHIN, VerdictReceiver,
 };
 use crate::error::{Cause, Error};
+use crate::eviction::Eviction;
 use crate::set::{self, PairOrder, multi_slot};
 use crate::usage;
 use crate::wire::args::ScriptArgs;
@@ -36,9 +37,8 @@ pub struct RedisStore {
     in_shadow: Option<Arc<Commit>>,
     /// How long callers of this handle wait for an answer.
     limit: Option<Duration>,
-    /// The `maxmemory-policy` of the server, if it evicts limits before usage.
-    #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "only the log reads it"))]
-    eviction: Option<Arc<str>>,
+    /// How the server evicts limits in use, if it does.
+    eviction: Option<Arc<Eviction>>,
 }
 
 impl RedisStore {
@@ -47,9 +47,9 @@ impl RedisStore {
         RedisStore { commit: Arc::new(commit), in_shadow, limit: None, eviction: None }
     }
 
-    /// Warns of this `maxmemory-policy` once a policy tracks usage.
-    pub(crate) fn warning_of(self, eviction: Option<Arc<str>>) -> RedisStore {
-        RedisStore { eviction, ..self }
+    /// Warns of this once a policy relies on what is evicted.
+    pub(crate) fn warning_of(self, eviction: Option<Eviction>) -> RedisStore {
+        RedisStore { eviction: eviction.map(Arc::new), ..self }
     }
 
     pub(crate) fn commit(&self) -> &Commit {
@@ -71,7 +71,7 @@ impl RedisStore {
         }
     }
 
-    /// Queues refunds, renewals or resets of one slot.
+    /// Queues a part of [`Returns`].
     fn send(&self, slot: u16, entries: Vec<RefundEntry>) -> Reply<Result<Verdict, Error>, AcquireFuture> {
         let (deadline, end) = self.deadline();
         match self.commit.give_back(slot, entries, deadline) {
@@ -80,22 +80,60 @@ impl RedisStore {
         }
     }
 
-    fn give_back(&self, of_slot: Vec<(u16, Vec<RefundEntry>)>) -> Reply<Result<(), Error>, RefundFuture> {
-        let mut of_slot = of_slot;
-        match of_slot.pop() {
+    fn give_back(&self, returns: Returns) -> Reply<Result<(), Error>, RefundFuture> {
+        let mut returns = returns;
+        if returns.len() > 1 {
+            let commit = Arc::clone(&self.commit);
+            return Reply::Later(RefundFuture(
+                self.in_a_task(async move { multi_slot::give_back(&commit, returns).await }),
+            ));
+        }
+        match returns.send_next(|slot, part| self.send(slot, part)).and_then(|mut sent| sent.pop()) {
             None => Reply::Now(Ok(())),
-            Some((slot, entries)) if of_slot.is_empty() => match self.send(slot, entries) {
-                Reply::Now(answer) => Reply::Now(answer.map(drop)),
-                Reply::Later(future) => Reply::Later(RefundFuture(future)),
-            },
-            Some(last) => {
-                of_slot.push(last);
-                let commit = Arc::clone(&self.commit);
-                Reply::Later(RefundFuture(
-                    self.in_a_task(async move { multi_slot::give_back(&commit, of_slot).await }),
-                ))
+            Some(Reply::Now(answer)) => Reply::Now(answer.map(drop)),
+            Some(Reply::Later(future)) => Reply::Later(RefundFuture(future)),
+        }
+    }
+
+    /// Renews the slots of the grants at these places, and notes what became of each. Returns
+    /// whether any call was answered, and the first failure.
+    async fn renew_at(
+        &self,
+        grants: &[Grant<'_>],
+        places: impl Iterator<Item = usize>,
+        claims: bool,
+        renewals: &mut [Renewal],
+    ) -> (bool, Option<Error>) {
+        let names = &self.commit.context.names;
+        let mut of_slot: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        for at in places {
+            of_slot.entry(self.commit.slot(&names.bounded(grants[at].key))).or_default().push(at);
+        }
+        // All are queued before the first is awaited, so that few calls carry them.
+        let mut asked = Vec::new();
+        for (slot, places) in &of_slot {
+            for places in places.chunks(RENEWALS_OF_A_CALL) {
+                let entry = |at: &usize| {
+                    let Grant { policy, key, stamp, .. } = &grants[*at];
+                    RefundEntry::renewal(names, &names.bounded(key), policy, *stamp, claims)
+                };
+                asked.push((places, self.send(*slot, places.iter().map(entry).collect())));
             }
         }
+        let (mut is_answered, mut failure) = (asked.is_empty(), None);
+        for (places, reply) in asked {
+            let answer = reply.wait().await;
+            is_answered |= answer.is_ok();
+            for (at, place) in places.iter().enumerate() {
+                renewals[*place] = match &answer {
+                    Ok(verdict) if verdict.each()[at].remaining() > 0 => Renewal::Held,
+                    Ok(_) => Renewal::Lost,
+                    Err(_) => Renewal::Unanswered,
+                };
+            }
+            failure = failure.or(answer.err());
+        }
+        (is_answered, failure)
     }
 
     /// Runs several steps to their end in the store's runtime, so that a caller that leaves does
@@ -149,8 +187,8 @@ impl RedisStore {
     }
 }
 
-/// The most renewals in a request. Group commit bounds the work of a call by requests.
-const RENEWALS_OF_A_REQUEST: usize = 128;
+/// The most renewals in a call. As many are a request, so that they share a place in the queue.
+const RENEWALS_OF_A_CALL: usize = 100;
 
 impl Store for RedisStore {
     type Error = Error;
@@ -176,13 +214,8 @@ impl Store for RedisStore {
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
-        #[cfg(feature = "tracing")]
-        if let Some(eviction) = self.eviction.as_deref().filter(|_| policy.tracks_usage()) {
-            tracing::warn!(
-                policy = policy.name(),
-                "redis evicts limits before tracked usage when its memory is full: set maxmemory-policy to \
-                 volatile-lru instead of {eviction}"
-            );
+        if let Some(eviction) = &self.eviction {
+            eviction.warn_of(policy);
         }
         let part = Part::find(policy, self.commit.context.names.log);
         part.map(drop).ok_or(PolicyError::Unsupported)
@@ -209,54 +242,23 @@ impl Store for RedisStore {
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Error>, RefundFuture> {
         let names = &self.commit.context.names;
-        let mut of_slot: Vec<(u16, Vec<RefundEntry>)> = Vec::new();
-        for grant in grants.iter().filter(|grant| grant.units > 0) {
+        let entry = |grant: &Grant<'_>| {
             let key = names.bounded(grant.key);
-            let slot = self.commit.slot(&key);
             let args = ScriptArgs::new(grant.policy, grant.units, names.log);
-            let entry = RefundEntry::refund(names, &key, args, grant.stamp);
-            match of_slot.iter_mut().find(|(of, _)| *of == slot) {
-                Some((_, entries)) => entries.push(entry),
-                None => of_slot.push((slot, vec![entry])),
-            }
-        }
-        self.give_back(of_slot)
+            (self.commit.slot(&key), RefundEntry::refund(names, &key, args, grant.stamp))
+        };
+        self.give_back(grants.iter().filter(|grant| grant.units > 0).map(entry).collect())
     }
 
     async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Error> {
         // Those of other policies have no lease.
         let mut renewals = vec![Renewal::Held; grants.len()];
-        let in_flight = grants.iter().enumerate().filter(|(_, grant)| grant.policy.is_in_flight());
-        let names = &self.commit.context.names;
-        let mut of_slot: BTreeMap<u16, Vec<(usize, RefundEntry)>> = BTreeMap::new();
-        for (at, grant) in in_flight {
-            let key = names.bounded(grant.key);
-            let entry = RefundEntry::renewal(names, &key, grant.policy, grant.stamp);
-            of_slot.entry(self.commit.slot(&key)).or_default().push((at, entry));
-        }
-        // All are queued before the first is awaited, so that few calls carry them.
-        let mut asked = Vec::new();
-        for (slot, mut entries) in of_slot {
-            while !entries.is_empty() {
-                let rest = entries.split_off(entries.len().min(RENEWALS_OF_A_REQUEST));
-                let (places, entries): (Vec<usize>, Vec<RefundEntry>) =
-                    mem::replace(&mut entries, rest).into_iter().unzip();
-                asked.push((places, self.send(slot, entries)));
-            }
-        }
-        let (mut failure, mut is_answered) = (None, asked.is_empty());
-        for (places, reply) in asked {
-            let answer = reply.wait().await;
-            is_answered |= answer.is_ok();
-            for (at, place) in places.into_iter().enumerate() {
-                renewals[place] = match &answer {
-                    Ok(verdict) if verdict.each()[at].remaining() > 0 => Renewal::Held,
-                    Ok(_) => Renewal::Lost,
-                    Err(_) => Renewal::Unanswered,
-                };
-            }
-            failure = failure.or(answer.err());
-        }
+        let slots = (0..grants.len()).filter(|at| grants[*at].policy.is_in_flight());
+        let (is_answered, failure) = self.renew_at(grants, slots, false, &mut renewals).await;
+        // A renewal that is executed late, after its slot was released, must not claim it again. So
+        // only a holder that still waits does, once it knows that the slot is not held.
+        let lost: Vec<usize> = (0..grants.len()).filter(|at| renewals[*at] == Renewal::Lost).collect();
+        self.renew_at(grants, lost.into_iter(), true, &mut renewals).await;
         match failure {
             Some(error) if !is_answered => Err(error),
             _ => Ok(renewals),
@@ -270,7 +272,8 @@ impl Store for RedisStore {
         let names = &self.commit.context.names;
         let key = names.bounded(key);
         let entries = policies.iter().flat_map(|policy| RefundEntry::resets(names, &key, policy));
-        self.give_back(vec![(self.commit.slot(&key), entries.collect())])
+        let slot = self.commit.slot(&key);
+        self.give_back(entries.map(|entry| (slot, entry)).collect())
     }
 }
 

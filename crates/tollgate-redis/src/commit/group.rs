@@ -117,14 +117,14 @@ struct Queued<L> {
 }
 
 impl<L: Load> Group<L> {
-    pub(super) fn new(context: Arc<CallContext>, lanes: usize, most_waiting: usize) -> Group<L> {
+    pub(super) fn new(context: Arc<CallContext>, lanes: usize, most_waiting: usize, pace: Pace) -> Group<L> {
         let queues = Queues {
             of_slot: BTreeMap::new(),
             waiting: 0,
             in_flight: BTreeMap::new(),
             silences: Silences::default(),
             next_look: None,
-            pace: Pace::new(),
+            pace,
         };
         Group {
             context,
@@ -140,8 +140,7 @@ impl<L: Load> Group<L> {
     /// A group of small calls, one at a time, each of which waits until no caller of `ahead` is
     /// queued.
     pub(super) fn behind(ahead: &Arc<Group<L>>, context: Arc<CallContext>) -> Group<L> {
-        let mut group = Group::new(context, 1, ahead.most_waiting);
-        group.queues.get_mut().unwrap_or_else(PoisonError::into_inner).pace = Pace::of_shadow();
+        let mut group = Group::new(context, 1, ahead.most_waiting, Pace::of_shadow());
         group.behind = Some(Behind { ahead: Arc::clone(ahead), turn: Semaphore::new(1) });
         group
     }
@@ -173,19 +172,20 @@ impl<L: Load> Group<L> {
         }
     }
 
-    /// Queues a request with one caller, which `add` puts into a load. Returns whether a lane is
-    /// free, which the caller of this function then starts.
+    /// Queues a request with one caller, which `add` puts into a load. `work` is the least that it
+    /// adds. Returns whether a lane is free, which the caller of this function then starts.
     pub(super) fn push(
         self: &Arc<Self>,
         slot: u16,
         deadline: Option<Deadline>,
+        work: u32,
         add: impl FnOnce(&mut L),
     ) -> Result<bool, Error> {
         let mut queues = self.queues();
         if queues.waiting >= self.most_waiting {
             return Err(Cause::Overloaded.into());
         }
-        let queue = queues.push(slot, add);
+        let queue = queues.push(slot, work, add);
         let starts_lane = queue.lanes < self.lanes;
         queue.lanes += usize::from(starts_lane);
         self.watch_until(queues, deadline.map(|deadline| deadline.until));
@@ -345,11 +345,12 @@ impl<L> Drop for Group<L> {
 }
 
 impl<L: Load> Queues<L> {
-    fn push(&mut self, slot: u16, add: impl FnOnce(&mut L)) -> &mut SlotQueue<L> {
+    fn push(&mut self, slot: u16, work: u32, add: impl FnOnce(&mut L)) -> &mut SlotQueue<L> {
         self.waiting += 1;
         let most_work = self.pace.most_work();
         let queue = self.of_slot.entry(slot).or_insert_with(SlotQueue::new);
-        if queue.loads.back().is_none_or(|last| is_full(&last.load, most_work)) {
+        let has_room = |load: &L| !is_full(load, most_work) && load.work().saturating_add(work) <= most_work;
+        if !queue.loads.back().is_some_and(|last| has_room(&last.load)) {
             queue.loads.push_back(Queued { load: L::default(), callers: 0 });
         }
         if let Some(last) = queue.loads.back_mut() {

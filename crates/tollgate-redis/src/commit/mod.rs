@@ -4,17 +4,18 @@
 //! Under load, calls grow by themselves, and the requests in a call share the price of its round
 //! trip.
 //!
-//! Checks have a [`Group`], and refunds have another one together with resets, so that refunds
-//! never hold up a check: they have one lane of their own, and a connection that checks do not use.
+//! Checks have a [`Group`]. So have the releases of slots, their renewals, and refunds together
+//! with resets. Each of these three has one lane, a connection and a queue of its own, and small
+//! calls. So refunds hold up neither checks nor slots, and a release never waits for renewals.
 //!
-//! Rules in shadow have a third group. It makes one call at a time over a connection of its own,
-//! with at most 1 ms of work, and only while no check of the first group waits. After a call it
-//! rests for as long as the call took.
+//! Rules in shadow have a group of their own. It makes one call at a time over a connection of its
+//! own, with at most 1 ms of work, and only while no check of the first group waits. After a call
+//! it rests for as long as the call took.
 //!
-//! From top to bottom, each module imports only those below it: this one, `lane`, `check_batch` and
-//! `refund_batch`, `group`, `silence`, `context`, `server_clock`, `acquire_request`, `caller`,
-//! `pace`. `group` has the queues, and bounds how many requests a call carries. `pace` bounds how
-//! much work it carries.
+//! From top to bottom, each module imports only those below it: this one, `lane`, `check_batch`,
+//! `returns` and `refund_batch`, `group`, `silence`, `context`, `server_clock`, `acquire_request`,
+//! `caller`, `pace`. `group` has the queues, and bounds how many requests a call carries. `pace`
+//! bounds how much work it carries.
 
 mod acquire_request;
 mod caller;
@@ -24,6 +25,7 @@ mod group;
 mod lane;
 mod pace;
 mod refund_batch;
+mod returns;
 mod server_clock;
 mod silence;
 
@@ -36,27 +38,28 @@ use crate::wire::names::BoundedKey;
 use check_batch::CheckBatch;
 use group::{Group, Load};
 use lane::Lane;
+use pace::Pace;
 use refund_batch::RefundBatch;
+use returns::ReturnKind;
 
 pub(crate) use acquire_request::{AcquireRequest, Pair, SetKeys};
 pub(crate) use caller::{Caller, Deadline, VerdictReceiver};
 pub(crate) use context::CallContext;
 pub(crate) use refund_batch::RefundEntry;
+pub(crate) use returns::Returns;
 pub(crate) use server_clock::ServerClocks;
-
-/// How many calls with refunds are in flight at once, for each slot.
-const REFUND_LANES: usize = 1;
 
 /// A check in shadow that was not sent after this time is dropped.
 pub(crate) const SHADOW_SENT_WITHIN: Duration = Duration::from_millis(50);
 
-/// Both groups of a store, or of its handle in shadow.
+/// The groups of a store, or of its handle in shadow.
 pub(crate) struct Commit {
     pub(crate) context: Arc<CallContext>,
     /// Whether its checks are dropped that are not sent soon.
     pub(crate) is_in_shadow: bool,
     checks: Arc<Group<CheckBatch>>,
-    refunds: Arc<Group<RefundBatch>>,
+    /// By [`ReturnKind`].
+    returns: [Arc<Group<RefundBatch>>; 3],
     hasher: RandomState,
 }
 
@@ -66,8 +69,9 @@ impl Commit {
         let lanes = if context.link.has_slots() { 1 } else { lanes };
         let context = Arc::new(context);
         Commit {
-            checks: Arc::new(Group::new(Arc::clone(&context), lanes, most_waiting)),
-            refunds: Arc::new(Group::new(Arc::clone(&context), REFUND_LANES, most_waiting)),
+            checks: Arc::new(Group::new(Arc::clone(&context), lanes, most_waiting, Pace::new())),
+            returns: [(); 3]
+                .map(|()| Arc::new(Group::new(Arc::clone(&context), 1, most_waiting, Pace::of_refunds()))),
             context,
             is_in_shadow: false,
             hasher: RandomState::new(),
@@ -79,7 +83,7 @@ impl Commit {
         let context = Arc::new(self.context.in_shadow());
         Commit {
             checks: Arc::new(Group::behind(&self.checks, Arc::clone(&context))),
-            refunds: Arc::clone(&self.refunds),
+            returns: self.returns.clone(),
             context,
             is_in_shadow: true,
             hasher: self.hasher.clone(),
@@ -102,12 +106,13 @@ impl Commit {
         let hash = request.hash(&self.hasher);
         let log = self.context.names.log;
         let (caller, answer) = Caller::new(deadline);
-        push(&self.checks, slot, deadline, |checks| checks.push(request, hash, log, caller))?;
+        // Those that are merged add no work.
+        push(&self.checks, slot, deadline, 0, |checks| checks.push(request, hash, log, caller))?;
         Ok(answer)
     }
 
-    /// Queues refunds and resets whose keys are all in this slot. They are sent even if the caller
-    /// leaves.
+    /// Queues a part of [`Returns`], whose entries are of one slot and one kind. They are sent even
+    /// if the caller leaves, but for renewals that claim slots.
     pub(crate) fn give_back(
         &self,
         slot: u16,
@@ -115,7 +120,10 @@ impl Commit {
         deadline: Option<Deadline>,
     ) -> Result<VerdictReceiver, Error> {
         let (caller, answer) = Caller::new(deadline);
-        push(&self.refunds, slot, deadline, |refunds| refunds.push(entries, caller))?;
+        let kind = entries.first().map_or(ReturnKind::Refund, RefundEntry::kind);
+        let work = entries.iter().map(RefundEntry::work).fold(0, u32::saturating_add);
+        let group = &self.returns[kind as usize];
+        push(group, slot, deadline, work, |batch| batch.push(entries, caller))?;
         Ok(answer)
     }
 
@@ -123,18 +131,20 @@ impl Commit {
     /// held up.
     pub(crate) fn notify_overdue(&self) {
         self.checks.notify_overdue();
-        self.refunds.notify_overdue();
+        self.returns.iter().for_each(|group| group.notify_overdue());
     }
 }
 
-/// Queues a request with one caller, which `add` puts into a load. Starts a lane if one is free.
+/// Queues a request with one caller, which `add` puts into a load, with at least this `work`.
+/// Starts a lane if one is free.
 fn push<L: Load>(
     group: &Arc<Group<L>>,
     slot: u16,
     deadline: Option<Deadline>,
+    work: u32,
     add: impl FnOnce(&mut L),
 ) -> Result<(), Error> {
-    if group.push(slot, deadline, add)? {
+    if group.push(slot, deadline, work, add)? {
         group.context.runtime.spawn(Lane::new(Arc::clone(group), slot).run());
     }
     Ok(())

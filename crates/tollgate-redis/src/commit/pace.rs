@@ -9,6 +9,9 @@ const MOST_WORK: u32 = 4_096;
 /// The most work in a call of rules in shadow, which takes 0.5 to 1 ms at worst.
 const MOST_WORK_IN_SHADOW: u32 = 512;
 
+/// The most work in a call of refunds, releases or renewals, which takes about 2 ms.
+pub(super) const MOST_WORK_OF_REFUNDS: u32 = 1_024;
+
 /// The least that the limit shrinks to, as a part of the most, so that a slow server is not slowed
 /// further by the price of many calls. Smaller calls are not late because of their work.
 const LEAST_PART: u32 = 16;
@@ -41,6 +44,11 @@ impl Pace {
     /// That of calls of rules in shadow.
     pub(super) fn of_shadow() -> Pace {
         Pace { most_work: MOST_WORK_IN_SHADOW, limit: MOST_WORK_IN_SHADOW, ..Pace::new() }
+    }
+
+    /// That of calls of refunds, releases or renewals. Checks of other callers wait behind them.
+    pub(super) fn of_refunds() -> Pace {
+        Pace { most_work: MOST_WORK_OF_REFUNDS, limit: MOST_WORK_OF_REFUNDS, ..Pace::new() }
     }
 
     /// Learns from a call that was answered.

@@ -1,4 +1,4 @@
-//! The refunds, renewals and resets that one call carries.
+//! The refunds, releases, renewals and resets that one call carries.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use tollgate_core::{Policy, Stamp, Status, Timestamp, Verdict, Wait};
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::context::CallContext;
 use super::group::Load;
+use super::returns::ReturnKind;
 use crate::error::{Cause, Error};
 use crate::link::Text;
 use crate::wire::args::ScriptArgs;
@@ -29,6 +30,8 @@ struct Refund {
     stamp: Stamp,
     /// The name of the key's usage, if the policy tracks it.
     total: Option<Name>,
+    /// Whether a slot that is not held any more is claimed again.
+    claims: bool,
 }
 
 impl RefundEntry {
@@ -38,17 +41,40 @@ impl RefundEntry {
         let takes_back = args.tracks_usage() && !args.policy.is_in_flight();
         let total = takes_back.then(|| names.of_total(key, args.policy.name()));
         let name = names.of(key, &args.policy);
-        RefundEntry { name, refund: Some(Refund { args, stamp, total }) }
+        RefundEntry { name, refund: Some(Refund { args, stamp, total, claims: false }) }
     }
 
-    /// Renews a slot.
-    pub(crate) fn renewal(names: &KeyNames, key: &BoundedKey, policy: &Policy, stamp: Stamp) -> RefundEntry {
-        RefundEntry::refund(names, key, ScriptArgs::new(policy, 0, names.log), stamp)
+    /// Renews a slot. If it is not held any more, it is claimed again only if the renewal `claims`.
+    pub(crate) fn renewal(
+        names: &KeyNames,
+        key: &BoundedKey,
+        policy: &Policy,
+        stamp: Stamp,
+        claims: bool,
+    ) -> RefundEntry {
+        let mut entry = RefundEntry::refund(names, key, ScriptArgs::new(policy, 0, names.log), stamp);
+        if let Some(refund) = &mut entry.refund {
+            refund.claims = claims;
+        }
+        entry
+    }
+
+    pub(super) fn kind(&self) -> ReturnKind {
+        match &self.refund {
+            Some(refund) if refund.args.cost == 0 => ReturnKind::Renewal,
+            Some(refund) if refund.args.policy.is_in_flight() => ReturnKind::Release,
+            _ => ReturnKind::Refund,
+        }
+    }
+
+    /// The estimated work on the server, where a check of GCRA is 1.
+    pub(super) fn work(&self) -> u32 {
+        self.refund.as_ref().map_or(1, |refund| refund.args.refund_work())
     }
 
     /// Whether it is a renewal: a refund of nothing.
     fn is_renewal(&self) -> bool {
-        self.refund.as_ref().is_some_and(|refund| refund.args.cost == 0)
+        self.kind() == ReturnKind::Renewal
     }
 
     /// Forgets what a key has used of a policy.
@@ -68,7 +94,7 @@ impl RefundEntry {
     }
 }
 
-/// Refunds and resets of many callers, on their way to refund.lua.
+/// What many callers give back, renew or reset, on its way to refund.lua.
 #[derive(Default)]
 pub(super) struct RefundBatch {
     requests: Vec<RefundRequest>,
@@ -109,6 +135,13 @@ struct RefundRequest {
     caller: Caller,
 }
 
+impl RefundRequest {
+    /// Whether it claims slots.
+    fn claims(&self) -> bool {
+        self.entries.iter().any(|entry| entry.refund.as_ref().is_some_and(|refund| refund.claims))
+    }
+}
+
 impl Load for RefundBatch {
     fn work(&self) -> u32 {
         self.work
@@ -144,7 +177,11 @@ impl Load for RefundBatch {
 
     fn forget_deadlines(&mut self) {}
 
-    fn drop_abandoned(&mut self) {}
+    // A claim whose caller has left has no holder.
+    fn drop_abandoned(&mut self) {
+        self.requests.retain(|request| request.caller.is_waiting() || !request.claims());
+        self.work = self.entries().map(RefundEntry::work).fold(0, u32::saturating_add);
+    }
 
     fn command(&self, context: &CallContext, text: Text, now: Timestamp) -> Option<Cmd> {
         let of_entry = |entry: &RefundEntry| 1 + usize::from(entry.tracked().is_some());
@@ -182,8 +219,7 @@ impl RefundBatch {
     pub(super) fn push(&mut self, entries: Vec<RefundEntry>, caller: Caller) {
         self.first_end = sooner(self.first_end, caller.until());
         for entry in &entries {
-            self.work =
-                self.work.saturating_add(entry.refund.as_ref().map_or(1, |refund| refund.args.refund_work()));
+            self.work = self.work.saturating_add(entry.work());
             if let Some(refund) = &entry.refund {
                 self.parts.add(refund.args.part);
             }
@@ -249,10 +285,10 @@ impl RefundBatch {
                 None => ScriptArgs::write_resets(&mut numbers),
             }
             numbers.push(group.entries.len() as u64);
-            for Refund { args, stamp, .. } in
+            for Refund { args, stamp, claims, .. } in
                 group.entries.iter().filter_map(|(_, entry)| entry.refund.as_ref())
             {
-                args.write_refund(&mut numbers, *stamp);
+                args.write_refund(&mut numbers, *stamp, *claims);
             }
         }
         cmd.arg(numbers.as_bytes());
@@ -267,4 +303,37 @@ impl RefundBatch {
 /// Whether a slot is held, as the units that remain to its holder.
 fn renewed(is_held: bool) -> Status {
     Status::new(is_held.into(), Wait::None, Duration::ZERO, Stamp::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Key, Quota};
+
+    use super::*;
+    use crate::wire::layout::SlidingLogLayout;
+
+    #[test]
+    fn only_renewals_that_claim_are_not_sent_once_their_caller_has_left() {
+        let names = KeyNames::new("t", None, SlidingLogLayout::List);
+        let (slots, bucket) = (Policy::in_flight("slots", 5), Policy::new("bucket", Quota::per_day(5)));
+        let (key, stamp) = (names.bounded(&Key::from("ada")), Stamp::new(1, 1));
+        let mut batch = RefundBatch::default();
+        let mut push = |entry| {
+            let (caller, answer) = Caller::new(None);
+            batch.push(vec![entry], caller);
+            answer
+        };
+        let kept = push(RefundEntry::renewal(&names, &key, &slots, stamp, true));
+        for claims in [true, false] {
+            drop(push(RefundEntry::renewal(&names, &key, &slots, stamp, claims)));
+        }
+        for policy in [&slots, &bucket] {
+            let args = ScriptArgs::new(policy, 1, names.log);
+            drop(push(RefundEntry::refund(&names, &key, args, stamp)));
+        }
+        assert_eq!((batch.len(), batch.work()), (5, 3 * 10 + 4 + 6));
+        batch.drop_abandoned();
+        assert_eq!((batch.len(), batch.work()), (4, 2 * 10 + 4 + 6));
+        drop(kept);
+    }
 }

@@ -26,6 +26,10 @@ use crate::error::{Cause, Error};
 /// need.
 pub(crate) const QUESTIONS: u32 = 4;
 
+/// How many lanes there are next to those of checks: for releases, renewals and refunds, and for
+/// rules in shadow.
+const OTHER_LANES: u32 = 4;
+
 /// How often a call that a replica refused is sent again, to the new master.
 const MAX_RESENDS: u32 = 2;
 
@@ -44,13 +48,12 @@ pub(crate) type Checkout<'a> = PooledConnection<'a, Manager>;
 impl Pool {
     pub(super) fn new(source: ServerSource, prefix: &str, connections: u32, timeouts: Timeouts) -> Pool {
         let failures = Arc::new(Failures { backoff: Backoff::new(), notify: Notify::new() });
-        // More than checks, refunds and rules in shadow have connections, so that one pause of the
-        // server does not replace them all.
-        let most_timeouts = connections.saturating_add(3).max(MAX_TIMEOUTS);
-        // More than there are lanes for checks: for the lane of refunds and resets, for that of
-        // rules in shadow, and for questions about usage. Under load the others are never free: a
-        // lane takes its connection again before another task can.
-        let connections = connections.saturating_add(2 + QUESTIONS);
+        // More than lanes have connections, so that one pause of the server does not replace them
+        // all.
+        let most_timeouts = connections.saturating_add(OTHER_LANES + 1).max(MAX_TIMEOUTS);
+        // Under load the connections of checks are never free: a lane takes its connection again
+        // before another task can.
+        let connections = connections.saturating_add(OTHER_LANES + QUESTIONS);
         let path = Arc::new(PathHealth {
             timeouts: AtomicU32::new(0),
             most_timeouts,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Algorithm, Stamp, Status, Times, Verdict, Wait};
 
-use crate::commit::{AcquireRequest, Commit, Pair, RefundEntry, SetKeys, VerdictReceiver};
+use crate::commit::{AcquireRequest, Commit, Pair, RefundEntry, Returns, SetKeys, VerdictReceiver};
 use crate::error::Cause;
 use crate::error::Error;
 use crate::wire::args::ScriptArgs;
@@ -83,14 +83,22 @@ pub(crate) async fn acquire(commit: &Commit, parts: &[SlotPart], times: Times) -
     Ok(verdict(parts, 0, known(parts, denied.collect())))
 }
 
-/// Gives back entries of several slots. Reports the first failure, after all have been tried.
-pub(crate) async fn give_back(
-    commit: &Commit,
-    of_slot: Vec<(u16, Vec<RefundEntry>)>,
-) -> Result<Verdict, Error> {
-    let given = of_slot.into_iter().map(|(slot, entries)| commit.give_back(slot, entries, None)).collect();
-    let given: Result<Vec<Verdict>, Error> = all(given).await.into_iter().collect();
-    given.map(|_| Verdict::without_statuses(0)).map_err(Error::of_part)
+/// Sends all parts, those of one slot and one kind one after the other. Parts behind one that
+/// failed are not sent. Reports the first failure, after the others have been tried.
+pub(crate) async fn give_back(commit: &Commit, returns: Returns) -> Result<Verdict, Error> {
+    let mut returns = returns;
+    let (mut failure, mut sent) = (None, 0);
+    while let Some(next) = returns.send_next(|slot, part| commit.give_back(slot, part, None)) {
+        sent += next.len();
+        let answers = all(next).await;
+        returns.drop_behind(&answers);
+        failure = failure.or(answers.into_iter().find_map(Result::err));
+    }
+    match failure {
+        Some(error) if sent > 1 => Err(error.of_part()),
+        Some(error) => Err(error),
+        None => Ok(Verdict::without_statuses(0)),
+    }
 }
 
 /// Looks at all parts, for a caller that would acquire the set as often as the least that is asked
@@ -118,28 +126,25 @@ async fn return_surplus(
     verdicts: &mut [Result<Verdict, Error>],
     keep: u32,
 ) {
-    let mut of_slot = Vec::new();
+    let mut returns = Returns::default();
     for (part, answer) in parts.iter().zip(verdicts) {
         let Ok(verdict) = answer else { continue };
         let surplus = verdict.times().saturating_sub(keep);
         let pairs = part.args.iter().zip(verdict.each()).zip(&part.keys);
-        let entries: Vec<RefundEntry> = pairs
+        pairs
             .filter(|((args, _), _)| surplus > 0 && args.cost > 0)
             .map(|((args, status), key)| {
                 let cost = args.cost.saturating_mul(u64::from(surplus));
                 let args = ScriptArgs { cost, ..args.clone() };
                 RefundEntry::refund(&commit.context.names, key, args, status.stamp())
             })
-            .collect();
-        if !entries.is_empty() {
-            of_slot.push((part.slot, entries));
-        }
+            .for_each(|entry| returns.add(part.slot, entry));
         if keep > 0 && surplus > 0 {
             *answer = Ok(part.kept(verdict, keep, surplus));
         }
     }
     // What fails here stays charged, which errs on the side of the limit.
-    let _ = give_back(commit, of_slot).await;
+    let _ = give_back(commit, returns).await;
 }
 
 /// The verdicts of a denied set. A part that could not be asked reports nothing left and no wait.

@@ -66,11 +66,22 @@ impl ScriptArgs {
             }
     }
 
-    /// The same for a refund. A log writes up to 1,024 runs again, at about 1 µs each.
+    /// The same for a refund; for requests in flight a release, or a renewal if the cost is 0.
+    ///
+    /// Measured in calls of 8 to 128 to Redis 8.2, while a check of GCRA took 1.6 µs: a refund of a
+    /// bucket 4 µs, or 10 µs if it has a group of its own; a renewal 14 to 18 µs; a release 3 to
+    /// 5 µs, and 1.5 µs for each further slot. The refund of a log took 35 to 130 µs, and more for
+    /// each of up to 1,024 runs that it writes again: 1.2 to 1.7 µs, in a sorted set up to 3 µs.
     pub(crate) fn refund_work(&self) -> u32 {
+        let bounded = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let most = Algorithm::REFUNDABLE_TIMES as u64;
-        let runs = self.runs().map_or(0, |runs| runs.min(most));
-        self.work() + u32::try_from(runs / 2).unwrap_or(u32::MAX)
+        match (self.part, self.runs().map(|runs| bounded(runs.min(most)))) {
+            (Part::InFlight, _) if self.cost == 0 => 10,
+            (Part::InFlight, _) => bounded(self.cost).saturating_add(3),
+            (_, None) => self.work() + 5,
+            (Part::SlidingLogSortedSet, Some(runs)) => self.work() + 20 + 2 * runs,
+            (_, Some(runs)) => self.work() + 20 + runs,
+        }
     }
 
     /// The most runs of a log. `None` for other algorithms.
@@ -105,9 +116,13 @@ impl ScriptArgs {
     }
 
     /// Appends the refund of a grant with this stamp: its units, and their span. That is at most
-    /// the horizon, since TAT never lies further ahead of a grant.
-    pub(crate) fn write_refund(&self, numbers: &mut Doubles, stamp: Stamp) {
-        let (span, parts) = self.emission().unwrap_or_else(|| self.policy.horizon());
+    /// the horizon, since TAT never lies further ahead of a grant. Slots have no span. Instead of
+    /// it stands whether a renewal `claims` the slot again.
+    pub(crate) fn write_refund(&self, numbers: &mut Doubles, stamp: Stamp, claims: bool) {
+        let (span, parts) = match self.part {
+            Part::InFlight => (claims.into(), 0),
+            _ => self.emission().unwrap_or_else(|| self.policy.horizon()),
+        };
         for number in [self.cost, stamp.micros(), stamp.fraction().into(), span, parts.into()] {
             numbers.push(number);
         }
@@ -239,13 +254,25 @@ mod tests {
             let policy = Policy::new("p", Quota::per_day(limit)).with_algorithm(algorithm);
             ScriptArgs::new(&policy, 1, SlidingLogLayout::List).refund_work()
         };
-        assert_eq!(work(Algorithm::Gcra, 100_000), 1);
-        assert_eq!(work(Algorithm::SLIDING_LOG, 100_000), 5 + 512);
-        assert_eq!(work(Algorithm::SLIDING_LOG, 100), 5 + 50);
-        assert_eq!(work(Algorithm::SLIDING_BUCKETS, 100_000), 5 + 5);
+        assert_eq!(work(Algorithm::Gcra, 100_000), 6);
+        assert_eq!(work(Algorithm::SLIDING_LOG, 100_000), 25 + 1_024);
+        assert_eq!(work(Algorithm::SLIDING_LOG, 100), 25 + 100);
+        assert_eq!(work(Algorithm::SLIDING_BUCKETS, 100_000), 25 + 11);
+        let policy = Policy::new("p", Quota::per_day(100_000)).with_algorithm(Algorithm::SLIDING_LOG);
+        let sorted_set = ScriptArgs::new(&policy, 1, SlidingLogLayout::SortedSet);
+        assert_eq!(sorted_set.refund_work(), 25 + 2_048);
         let mut log = Parts::default();
         log.add(Part::SlidingLogList);
         let bound = format!("local NEWEST = {} ", Algorithm::REFUNDABLE_TIMES);
         assert!(Scripts::new(false).refund(log).text.contains(&bound), "Lua has another bound");
+    }
+
+    #[test]
+    fn a_renewal_is_ten_checks_of_work_and_a_release_grows_with_its_slots() {
+        let work = |cost| {
+            let policy = Policy::in_flight("p", 1_000_000);
+            ScriptArgs::new(&policy, cost, SlidingLogLayout::List).refund_work()
+        };
+        assert_eq!([0, 1, 1_000, u64::MAX].map(work), [10, 4, 1_003, u32::MAX]);
     }
 }

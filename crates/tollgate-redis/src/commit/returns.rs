@@ -1,0 +1,88 @@
+//! Refunds, releases, renewals and resets on their way to their queues, in parts that one call
+//! carries.
+
+use std::collections::VecDeque;
+
+use super::pace::MOST_WORK_OF_REFUNDS;
+use super::refund_batch::RefundEntry;
+
+/// Which queue and which connection carry an entry. They are apart, so that a slot never waits for
+/// refunds, and the release of a slot never waits for renewals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ReturnKind {
+    /// Slots that come back.
+    Release,
+    /// Slots that are kept.
+    Renewal,
+    /// Units that come back, and keys that are reset.
+    Refund,
+}
+
+/// Entries of one kind and one slot of a Cluster.
+struct Parts {
+    slot: u16,
+    kind: ReturnKind,
+    parts: VecDeque<Part>,
+}
+
+#[derive(Default)]
+struct Part {
+    entries: Vec<RefundEntry>,
+    work: u32,
+}
+
+/// Entries to be sent, in parts of the most work that a call carries. The parts of one slot and one
+/// kind are sent one after the other, so that others get their turn between them.
+#[derive(Default)]
+pub(crate) struct Returns(Vec<Parts>);
+
+impl Returns {
+    pub(crate) fn add(&mut self, slot: u16, entry: RefundEntry) {
+        let kind = entry.kind();
+        let at = self.0.iter().position(|parts| (parts.slot, parts.kind) == (slot, kind));
+        let at = at.unwrap_or_else(|| {
+            self.0.push(Parts { slot, kind, parts: VecDeque::new() });
+            self.0.len() - 1
+        });
+        let (parts, work) = (&mut self.0[at].parts, entry.work());
+        if parts.back().is_none_or(|last| last.work.saturating_add(work) > MOST_WORK_OF_REFUNDS) {
+            parts.push_back(Part::default());
+        }
+        if let Some(last) = parts.back_mut() {
+            last.work = last.work.saturating_add(work);
+            last.entries.push(entry);
+        }
+    }
+
+    /// How many calls the entries need at least.
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|parts| parts.parts.len()).sum()
+    }
+
+    /// Sends the next part of each slot and kind by `send`, and returns what it returned, or `None`
+    /// at the end.
+    pub(crate) fn send_next<T>(&mut self, send: impl FnMut(u16, Vec<RefundEntry>) -> T) -> Option<Vec<T>> {
+        let mut send = send;
+        self.0.retain(|parts| !parts.parts.is_empty());
+        let next = |parts: &mut Parts| Some((parts.slot, parts.parts.pop_front()?.entries));
+        let sent: Vec<T> = self.0.iter_mut().filter_map(next).map(|(slot, part)| send(slot, part)).collect();
+        (!sent.is_empty()).then_some(sent)
+    }
+
+    /// Drops the parts behind those that were sent last and failed.
+    pub(crate) fn drop_behind<T, E>(&mut self, answers: &[Result<T, E>]) {
+        for (parts, answer) in self.0.iter_mut().zip(answers) {
+            if answer.is_err() {
+                parts.parts.clear();
+            }
+        }
+    }
+}
+
+impl FromIterator<(u16, RefundEntry)> for Returns {
+    fn from_iter<I: IntoIterator<Item = (u16, RefundEntry)>>(entries: I) -> Returns {
+        let mut returns = Returns::default();
+        entries.into_iter().for_each(|(slot, entry)| returns.add(slot, entry));
+        returns
+    }
+}
