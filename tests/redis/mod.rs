@@ -15,6 +15,7 @@ mod contract;
 mod decided_at;
 mod denials;
 mod healing;
+mod late_claims;
 mod life;
 mod load;
 mod lost;

@@ -17,6 +17,7 @@ use crate::wire::numbers::{self, Doubles};
 use crate::wire::script::Parts;
 
 /// One key of a refund or a reset.
+#[derive(Clone)]
 pub(crate) struct RefundEntry {
     name: Name,
     /// Without it, the key is reset.
@@ -24,6 +25,7 @@ pub(crate) struct RefundEntry {
 }
 
 /// Units of a grant, which are the cost of the arguments.
+#[derive(Clone)]
 struct Refund {
     args: ScriptArgs,
     stamp: Stamp,
@@ -49,6 +51,11 @@ impl RefundEntry {
     /// Whether it is a renewal: a refund of nothing.
     fn is_renewal(&self) -> bool {
         self.refund.as_ref().is_some_and(|refund| refund.args.cost == 0)
+    }
+
+    /// How long a slot that it releases would be held.
+    pub(super) fn lease(&self) -> Option<Duration> {
+        self.refund.as_ref()?.args.policy.lease()
     }
 
     /// Forgets what a key has used of a policy.

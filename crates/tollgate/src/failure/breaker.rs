@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::{
-    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Store, StoreError,
-    Then, Times, Timestamp, Verdict,
+    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Store,
+    StoreError, Then, Times, Timestamp, Verdict,
 };
 
 use super::circuit::{Admission, Circuit, Probed};
@@ -98,6 +98,10 @@ impl<S: Store> Store for Breaker<S> {
 
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.store.sent_claims()
     }
 
     fn patient(&self) -> Breaker<S> {

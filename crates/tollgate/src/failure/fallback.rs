@@ -10,8 +10,8 @@ use std::time::Duration;
 use pin_project::pin_project;
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Grant, Key, OwnedCheck, Policy, PolicyError, Renewal, Reply, Settled, Share, Source, Store,
-    StoreError, Then, Times, Verdict, Wait,
+    Check, Grant, Key, OwnedCheck, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Share, Source,
+    Store, StoreError, Then, Times, Verdict, Wait,
 };
 
 use super::both::Both;
@@ -134,6 +134,10 @@ impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
 
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.store.sent_claims()
     }
 
     fn patient(&self) -> Fallback<S, F> {

@@ -97,6 +97,11 @@
 //! or refuses after a timeout may therefore be charged: once at most, and the charge stays. A
 //! request that [`Fallback`] decides may be charged in both stores.
 //!
+//! A set with a slot of [requests in flight](crate::Policy::in_flight) is the exception, if the
+//! store has [`sent_claims`](crate::store::Store::sent_claims), as `RedisStore` has: what it grants
+//! too late is given back at once, with the rates of the set. A request that passed open goes on
+//! without the slot.
+//!
 //! # During an outage
 //! - Under `fail_open` and `fail_closed`, the [`Report`](crate::Report) of a
 //!   [look](crate::Limiter::look), or of a request that passed, has no statuses. Under a fallback

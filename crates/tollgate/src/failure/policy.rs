@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use tollgate_core::{
-    After, Check, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Source, Store, StoreError, Then,
-    Times, Verdict,
+    After, Check, Grant, Key, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Source, Store,
+    StoreError, Then, Times, Verdict,
 };
 
 use super::event::Event;
@@ -91,6 +91,10 @@ impl<S: Store> Store for FailurePolicy<S> {
 
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.store.sent_claims()
     }
 
     fn patient(&self) -> FailurePolicy<S> {
