@@ -58,6 +58,7 @@ async fn late_grants_are_refunded_with_the_rates_of_their_sets() {
         let limiter = Limiter::new([slots.clone(), rate.clone()]).store(store);
         let ada = Key::from("ada");
         drop(limiter.check(&ada, 1).await.unwrap());
+        all_answered(&fresh.store).await;
         is_free(&fresh.store, &slots).await;
         crowd(&fresh.store).await;
         let before = used(&fresh.store, &rate, "ada").await;
@@ -213,11 +214,11 @@ async fn claims_that_are_lost_with_their_connection_are_counted() {
         let before = store.claims_lost() + granted;
         eventually("they are granted", async || taken().await == before + sent).await;
         proxy.cut();
+        eventually("they are lost", async || store.claims_lost() + granted == before + sent).await;
         proxy.set(Way::IsOpen);
         granted += callers.join_all().await.into_iter().filter(Result::is_ok).count() as u64;
         all_answered(&store).await;
         assert_eq!(store.claims_lost() + granted, taken().await, "round {round}");
-        assert!(store.claims_lost() >= round);
     }
 }
 
@@ -299,7 +300,9 @@ async fn a_limiter_that_gives_back_its_slots_waits_for_late_claims() {
     let slots = slots(300);
     let store = fresh.store.clone().timeout(50 * MS).fail_closed();
     let limiter = Limiter::new([slots.clone()]).store(store);
-    drop(limiter.check(&Key::from("ada"), 1).await.unwrap());
+    // On a busy machine an answer may be late.
+    eventually("a slot", async || limiter.check(&Key::from("ada"), 1).await.is_ok()).await;
+    all_answered(&fresh.store).await;
     is_free(&fresh.store, &slots).await;
     server.pause().unwrap();
     eventually("claims are on their way", async || {

@@ -215,7 +215,7 @@ async fn charge_beyond<S: Store>(
     granted: u64,
     used: u64,
 ) -> Result<Settled, S::Error> {
-    let mut settled = Settled { charged: granted, debt: 0, forgiven: used };
+    let mut settled = Settled { charged: granted, forgiven: used, ..Settled::default() };
     let Some(policy) = newest.policy.with_debt() else { return Ok(settled) };
     let mut left = used.min(policy.capacity());
     while left > 0 {

@@ -137,8 +137,8 @@ impl RedisStoreBuilder {
     /// Requests whose call is in flight are no longer queued: at most as many again for each
     /// connection, or in a Cluster for each slot. Refunds and resets are counted apart from checks.
     ///
-    /// It also bounds the claims of [slots](tollgate_core::Policy::in_flight) that were sent and not
-    /// answered. Further claims fail with the same error.
+    /// It also bounds the claims of [slots](tollgate_core::Policy::in_flight) that were sent and
+    /// not answered. Further claims fail with the same error.
     pub fn most_waiting(mut self, requests: usize) -> RedisStoreBuilder {
         self.most_waiting = requests;
         self

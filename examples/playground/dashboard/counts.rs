@@ -77,7 +77,8 @@ impl Counts {
             policy.units[outcome].fetch_add(decision.units(), Ordering::Relaxed);
         }
         // The end of a charge or of a slot decides nothing, and nor does the start of a block.
-        let follows = [Outcome::Settled, Outcome::Forgiven, Outcome::Released, Outcome::BlockStarted];
+        use Outcome::{BlockStarted, Forgiven, Released, Settled, Unknown};
+        let follows = [Settled, Forgiven, Unknown, Released, BlockStarted];
         if follows.contains(&decision.outcome()) {
             return;
         }

@@ -272,7 +272,7 @@ impl CheckBatch {
             for mut set in mem::take(&mut group.sets) {
                 match group.read(set.callers.len(), &mut numbers) {
                     Some((granted, states)) => {
-                        group.hand_out(now, granted, states, set, self.claims.as_ref())
+                        group.hand_out(now, granted, states, set, self.claims.as_ref());
                     }
                     None => {
                         // Where the next set begins is unknown, too.

@@ -59,9 +59,7 @@ impl<S: Store, F: Store<Error = Infallible>> Fallback<S, F> {
         if is_by_share {
             return self.substitute.settle(grants, total).await;
         }
-        let answer = self.store.settle(grants, total).await;
-        self.substitute.outage.record(&answer);
-        answer.unwrap_or_else(|_| Settled::unchanged(grants, total))
+        self.substitute.outage.settled(self.store.settle(grants, total).await, grants, total)
     }
 }
 
@@ -110,7 +108,8 @@ impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
         let of_older = Settled::unchanged(&older, 0).charged.min(total);
         let first = self.settle_in(is_by_share, &newer, total - of_older).await;
         let then = self.settle_in(!is_by_share, &older, of_older).await;
-        Ok(Settled { charged: first.charged + then.charged, ..first })
+        let (charged, unknown) = (first.charged + then.charged, first.unknown + then.unknown);
+        Ok(Settled { charged, unknown, ..first })
     }
 
     /// Renews each slot in the store that granted it.

@@ -76,9 +76,7 @@ impl<S: Store> Store for FailurePolicy<S> {
     }
 
     async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Infallible> {
-        let answer = self.store.settle(grants, total).await;
-        self.outage.record(&answer);
-        Ok(answer.unwrap_or_else(|_| Settled::unchanged(grants, total)))
+        Ok(self.outage.settled(self.store.settle(grants, total).await, grants, total))
     }
 
     async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Infallible> {

@@ -236,7 +236,8 @@ fn units_of(policy: &str, outcome: Outcome) -> Counter {
 
 /// Whether it follows a decision: how a charge or a slot ends, or that a block starts.
 fn decides_nothing(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Settled | Outcome::Forgiven | Outcome::Released | Outcome::BlockStarted)
+    use Outcome::{BlockStarted, Forgiven, Released, Settled, Unknown};
+    matches!(outcome, Settled | Forgiven | Unknown | Released | BlockStarted)
 }
 
 /// Whether a source can decide so, for a policy that may delay and that others apply with.
