@@ -24,7 +24,9 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tokio::task_local;
 use tollgate::extract::{AddressExtractor, ClientIp, PeerIp};
-use tollgate::store::{After, Check, Grant, Renewal, Reply, Settled, Store, Then, Times, Verdict};
+use tollgate::store::{
+    After, Check, Grant, Renewal, Reply, SentClaims, Settled, Store, Then, Times, Verdict,
+};
 use tollgate::watch::Watcher;
 use tollgate::{Clock, Head, Key, Policy, PolicyError, StoreExt, Wait};
 
@@ -248,6 +250,10 @@ impl Store for LoggedStore {
 
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.store.sent_claims()
     }
 
     fn patient(&self) -> LoggedStore {

@@ -51,7 +51,7 @@ pub(crate) async fn chat(uri: Uri, charges: Charges) -> Response {
     let Some((_, used)) = numbers(&uri) else { return BAD_NUMBERS.into_response() };
     let Some(charge) = charges.of(RULE) else { return NO_RULE.into_response() };
     let reserved = charge.reserved();
-    let Settled { charged, debt, forgiven } = charge.settle(used).await;
+    let Settled { charged, debt, forgiven, .. } = charge.settle(used).await;
     match serde_json::to_string_pretty(&Answer { reserved, charged, debt, forgiven }) {
         Ok(json) => ([(CONTENT_TYPE, "application/json")], json + "\n").into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

@@ -253,7 +253,7 @@ async fn failed_refunds_and_resets_never_open_the_circuit() {
 }
 
 #[tokio::test]
-async fn an_open_circuit_refuses_refunds_and_resets_without_probing() {
+async fn an_open_circuit_refuses_refunds_and_resets_until_a_probe_is_due() {
     let (policy, key) = (policy(), Key::from("ada"));
     let grant = [Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::default(), share: None }];
     let bench = bench(Connection::Works);
@@ -263,11 +263,22 @@ async fn an_open_circuit_refuses_refunds_and_resets_without_probing() {
     for _ in 0..2 {
         assert!(matches!(bench.store.refund(&grant), Reply::Now(Err(BreakerError::Open { .. }))));
         assert!(matches!(bench.store.reset(&key, &[&policy]), Reply::Now(Err(BreakerError::Open { .. }))));
-        bench.time.advance(FIRST_WAIT);
+        assert!(bench.store.settle(&grant, 5).await.is_err_and(|error| error.executed_nothing()));
+        assert!(bench.store.renew(&grant).await.is_err());
+        bench.time.advance(FIRST_WAIT / 2);
     }
     assert_eq!((bench.inner.asked(), bench.circuit.state()), (asked, CircuitState::Open));
+    // They are no probes, and on a quiet node there is none.
+    bench.time.advance(FIRST_WAIT);
+    for _ in 0..2 {
+        assert!(bench.store.refund(&grant).wait().await.is_ok());
+        assert!(bench.store.reset(&key, &[&policy]).wait().await.is_ok());
+        assert!(bench.store.settle(&grant, 5).await.is_ok());
+        assert!(bench.store.renew(&grant).await.is_ok());
+        assert_eq!(bench.circuit.state(), CircuitState::Open);
+    }
     assert!(bench.ask().await.is_ok());
-    assert!(bench.store.refund(&grant).wait().await.is_ok());
+    assert_eq!(bench.circuit.state(), CircuitState::Closed);
 }
 
 /// A store whose requests share calls: every error is the failure of the call with this number.

@@ -135,7 +135,7 @@ impl Production {
         self.is_settled.store(true, Ordering::Relaxed);
         self.journal.write(format_args!("settling {id} {total}"));
         for _ in 0..1 + u8::from(self.plan.settles_twice) {
-            let Settled { charged, debt, forgiven } = self.charge.settle(total).await;
+            let Settled { charged, debt, forgiven, .. } = self.charge.settle(total).await;
             self.journal.write(format_args!("settled {id} {charged} {debt} {forgiven}"));
         }
     }

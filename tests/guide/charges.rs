@@ -266,15 +266,20 @@ async fn in_an_outage_the_estimate_stays() {
     let failing = Failing::new(store(&clock()), Connection::Works);
     let limiter =
         Limiter::new([Policy::new("tokens", Quota::per_minute(1_000))]).store(failing.clone().fail_open());
-    for (total, forgiven) in [(40, 0), (140, 40)] {
+    for (fault, total, expected) in [
+        (Fault::Refused, 40, Settled { charged: 100, ..Settled::default() }),
+        (Fault::Refused, 140, Settled { charged: 100, forgiven: 40, ..Settled::default() }),
+        (Fault::Unreachable, 40, Settled { charged: 40, unknown: 60, ..Settled::default() }),
+        (Fault::Unreachable, 140, Settled { charged: 100, unknown: 40, ..Settled::default() }),
+    ] {
         failing.set(Connection::Works);
         let charge = reserve(&limiter).await;
-        failing.set(Connection::Fails(Fault::Unreachable));
-        assert_eq!(charge.settle(total).await, Settled { charged: 100, debt: 0, forgiven });
+        failing.set(Connection::Fails(fault));
+        assert_eq!(charge.settle(total).await, expected);
     }
     let passed_open = reserve(&limiter).await;
     failing.set(Connection::Works);
-    assert_eq!(passed_open.settle(40).await, Settled { charged: 0, debt: 0, forgiven: 40 });
+    assert_eq!(passed_open.settle(40).await, Settled { charged: 0, debt: 0, forgiven: 40, unknown: 0 });
 }
 
 fn watched(limit: RateLimitLayer, unpaid: Arc<AtomicU64>) -> RateLimitLayer {

@@ -8,7 +8,7 @@ use std::{error, fmt};
 
 use tollgate::extract::global;
 use tollgate::store::{
-    After, Check, ErrorKind, Grant, OwnedCheck, Reply, Store, StoreError, Then, Times, Verdict,
+    After, Check, ErrorKind, Grant, OwnedCheck, Reply, SentClaims, Store, StoreError, Then, Times, Verdict,
 };
 use tollgate::{
     Algorithm, Clock, Key, Limiter, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer,
@@ -190,6 +190,10 @@ impl<S: Store> Store for Slow<S> {
 
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.store.sent_claims()
     }
 
     fn patient(&self) -> Slow<S> {

@@ -13,6 +13,7 @@ use crate::key::Key;
 use crate::policy::{Policy, PolicyError};
 use crate::renewal::Renewal;
 use crate::reply::Reply;
+use crate::sent_claims::SentClaims;
 use crate::store::Store;
 use crate::verdict::Verdict;
 
@@ -52,6 +53,7 @@ trait ErasedStore<E>: Send + Sync {
     fn renew<'a>(&'a self, grants: &'a [Grant<'a>]) -> BorrowedFuture<'a, Result<Vec<Renewal>, E>>;
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
     fn wait_limit(&self) -> Option<Duration>;
+    fn sent_claims(&self) -> Option<&SentClaims>;
     fn patient(&self) -> BoxStore<E>;
     fn in_shadow(&self) -> BoxStore<E>;
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError>;
@@ -84,6 +86,10 @@ impl<S: Store> ErasedStore<S::Error> for S {
 
     fn wait_limit(&self) -> Option<Duration> {
         Store::wait_limit(self)
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        Store::sent_claims(self)
     }
 
     fn patient(&self) -> BoxStore<S::Error> {
@@ -133,6 +139,10 @@ impl<E: StoreError> Store for BoxStore<E> {
 
     fn wait_limit(&self) -> Option<Duration> {
         self.0.wait_limit()
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.0.sent_claims()
     }
 
     fn patient(&self) -> BoxStore<E> {

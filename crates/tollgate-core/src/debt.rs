@@ -1,6 +1,7 @@
 //! Units that were used beyond what was granted.
 
 use crate::check::Grant;
+use crate::error::StoreError;
 use crate::exact::{Exact, Interval};
 use crate::policy::{Algorithm, Policy};
 use crate::quota::MAX_SPAN_US;
@@ -13,16 +14,36 @@ pub struct Settled {
     pub charged: u64,
     /// How many of them exceed what was left of the quota. Later requests wait until they are paid.
     pub debt: u64,
-    /// The units that no caller pays: those beyond the most debt, and those that a store failed to
-    /// charge.
+    /// The units that no caller pays: those beyond the most debt, and those that no store was asked
+    /// to charge.
     pub forgiven: u64,
+    /// The units of a correction that was sent and not answered. Either they are charged now, or
+    /// they are not: units that were used beyond the grant, or units of the grant that were not
+    /// used.
+    pub unknown: u64,
 }
 
 impl Settled {
     /// That of grants whose charge stays as it is, although `total` units were used.
     pub fn unchanged(grants: &[Grant<'_>], total: u64) -> Settled {
         let charged = granted(grants);
-        Settled { charged, debt: 0, forgiven: total.saturating_sub(charged) }
+        Settled { charged, forgiven: total.saturating_sub(charged), ..Settled::default() }
+    }
+
+    /// That of grants whose correction to `total` may have been executed, but was not answered.
+    pub fn unanswered(grants: &[Grant<'_>], total: u64) -> Settled {
+        let granted = granted(grants);
+        Settled { charged: granted.min(total), unknown: granted.abs_diff(total), ..Settled::default() }
+    }
+
+    /// That of grants whose correction to `total` failed: [unchanged](Settled::unchanged) if the
+    /// store certainly executed nothing, otherwise [unanswered](Settled::unanswered).
+    pub fn after_failure(error: &dyn StoreError, grants: &[Grant<'_>], total: u64) -> Settled {
+        if error.executed_nothing() {
+            Settled::unchanged(grants, total)
+        } else {
+            Settled::unanswered(grants, total)
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::policy::{Policy, PolicyError};
 use crate::quota::Quota;
 use crate::renewal::Renewal;
 use crate::reply::Reply;
+use crate::sent_claims::SentClaims;
 use crate::verdict::{Status, Verdict};
 
 /// Holds the state of every (policy, key) pair and decides atomically.
@@ -45,7 +46,8 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Acquires the whole set as often as `times` allows, all or nothing.
     ///
-    /// Dropping the future may or may not charge. It never charges part of a set.
+    /// Dropping the future may or may not charge. It never charges part of a set. For a set with a
+    /// slot, see [`Store::sent_claims`].
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire>;
 
     /// Refunds units that were granted and not used.
@@ -138,6 +140,19 @@ pub trait Store: Clone + Send + Sync + 'static {
         None
     }
 
+    /// Returns the counts of claims of slots, if this store ends abandoned claims by itself.
+    ///
+    /// A claim is abandoned if its caller drops the future, or if this store has ended the wait. If
+    /// it was not sent, it is withdrawn. If it was, its answer is awaited until the lease of the
+    /// slot would end. A grant is then refunded at once, with the rates of its set.
+    ///
+    /// The default has none. Then the caller runs each claim to its end and releases the slot, but
+    /// a claim that is answered after [`Store::end_waits_after`] holds its slot for a lease. A
+    /// wrapper must override it.
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        None
+    }
+
     /// Returns a handle without the limits of [`Store::end_waits_after`] and of wrappers: its
     /// futures wait as long as the store takes. It is for operations that no request waits for,
     /// such as the fetch of a lease, whose answer is worth something however late.
@@ -208,7 +223,7 @@ async fn charge_beyond<S: Store>(
     granted: u64,
     used: u64,
 ) -> Result<Settled, S::Error> {
-    let mut settled = Settled { charged: granted, debt: 0, forgiven: used };
+    let mut settled = Settled { charged: granted, forgiven: used, ..Settled::default() };
     let Some(policy) = newest.policy.with_debt() else { return Ok(settled) };
     let mut left = used.min(policy.capacity());
     while left > 0 {

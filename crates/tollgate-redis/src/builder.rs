@@ -139,6 +139,9 @@ impl RedisStoreBuilder {
     /// connection, or in a Cluster for each slot. Checks, rules in shadow, refunds with resets,
     /// releases and renewals are counted apart: so many of each. A request carries up to a hundred
     /// renewals.
+    ///
+    /// It also bounds the claims of [slots](tollgate_core::Policy::in_flight) that were sent and
+    /// not answered. Further claims fail with the same error.
     pub fn most_waiting(mut self, requests: usize) -> RedisStoreBuilder {
         self.most_waiting = requests;
         self

@@ -1,10 +1,11 @@
 //! Errors of the store.
 
 use std::fmt;
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use bb8_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
+use bb8_redis::redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use tollgate_core::{ErrorKind as Kind, StoreError, UsageError};
 
 /// Why Redis did not decide.
@@ -17,6 +18,8 @@ pub struct Error {
     call: Option<u64>,
     /// Whether another part of the operation may have been executed, in another slot.
     is_partial: bool,
+    /// Whether there was no connection to send the operation over.
+    is_unsent: bool,
 }
 
 /// A number for a call or a silence, unique in this process.
@@ -25,11 +28,16 @@ pub(crate) fn next_call() -> u64 {
     CALLS.fetch_add(1, Ordering::Relaxed)
 }
 
+/// The answer to a call that was not answered in time. It comes as long as the connection lives.
+pub(crate) type LateAnswer = Pin<Box<dyn Future<Output = Result<Value, RedisError>> + Send>>;
+
 pub(crate) enum Cause {
     /// A setting or URL is invalid.
     Config(String),
     /// Redis, or the connection to it.
     Redis(RedisError),
+    /// A call was not answered in time, over a connection that still exists.
+    Unanswered(RedisError, Mutex<Option<LateAnswer>>),
     /// The queue is full.
     Overloaded,
     /// The deadline of a check passed in our queue, while Redis answered others.
@@ -84,7 +92,17 @@ impl Error {
 
     /// Whether a call was sent and not answered in time.
     pub(crate) fn is_unanswered(&self) -> bool {
-        matches!(&*self.cause, Cause::Redis(error) if error.is_timeout())
+        match &*self.cause {
+            Cause::Redis(error) => error.is_timeout(),
+            Cause::Unanswered(..) => true,
+            _ => false,
+        }
+    }
+
+    /// Takes the answer that may still come to a call that was not answered in time.
+    pub(crate) fn take_late_answer(&self) -> Option<LateAnswer> {
+        let Cause::Unanswered(_, late) = &*self.cause else { return None };
+        late.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Marks the error as the failure of this call, so that a circuit breaker counts it once.
@@ -97,6 +115,11 @@ impl Error {
         Error { call: number, ..self }
     }
 
+    /// Marks the error as that of an operation that had no connection.
+    pub(crate) fn unsent(self) -> Error {
+        Error { is_unsent: true, ..self }
+    }
+
     /// Marks the error as that of one part of an operation over several slots.
     pub(crate) fn of_part(self) -> Error {
         Error { is_partial: true, ..self }
@@ -107,7 +130,7 @@ impl StoreError for Error {
     fn kind(&self) -> Kind {
         let is_timeout = match &*self.cause {
             Cause::Redis(error) => error.is_timeout(),
-            Cause::NoConnection | Cause::Late => true,
+            Cause::NoConnection | Cause::Late | Cause::Unanswered(..) => true,
             _ => false,
         };
         if self.is_configuration() {
@@ -133,7 +156,7 @@ impl StoreError for Error {
             Cause::Redis(error) => is_refused(error),
             _ => false,
         };
-        nothing && !self.is_partial
+        (nothing || self.is_unsent) && !self.is_partial
     }
 }
 
@@ -184,7 +207,7 @@ pub(crate) fn is_configuration(error: &RedisError) -> bool {
 /// An error of the `redis` crate becomes one by its cause: `From<RedisError>` would be public.
 impl From<Cause> for Error {
     fn from(cause: Cause) -> Error {
-        Error { cause: Arc::new(cause), call: None, is_partial: false }
+        Error { cause: Arc::new(cause), call: None, is_partial: false, is_unsent: false }
     }
 }
 
@@ -199,7 +222,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.cause {
             Cause::Config(what) => f.write_str(what),
-            Cause::Redis(error) => {
+            Cause::Redis(error) | Cause::Unanswered(error, _) => {
                 let text = error.to_string();
                 // An "unknown command" error repeats the arguments. They contain keys, which must
                 // not reach the log.
@@ -258,6 +281,7 @@ mod tests {
             Cause::Garbled.into(),
         ] {
             assert!(!uncertain.executed_nothing(), "{uncertain}");
+            assert!(uncertain.unsent().executed_nothing());
         }
     }
 }

@@ -148,6 +148,11 @@
 //! - **Callers that leave** before their check was sent are charged nothing. The same holds if
 //!   their `timeout` ends before. The exception is a set over several slots of a Cluster, which is
 //!   always brought to its end.
+//! - **A slot that is granted too late is given back.** If a set with a
+//!   [slot](tollgate_core::Policy::in_flight) was sent and its caller has left or timed out, the
+//!   answer is awaited until the lease of the slot would end. What it grants is refunded at once,
+//!   with the rates of the set. If the connection ends before the answer, the slot may be taken for
+//!   one lease: see [`claims_lost`](RedisStore::claims_lost).
 //! - **A `timeout` directly around the store** needs no timer for each check. One task ends the
 //!   waits of all checks, in the runtime in which the store was connected. Callers in another
 //!   runtime have a timer each, so that they do not depend on the store's runtime.

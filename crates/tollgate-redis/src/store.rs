@@ -13,11 +13,13 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tollgate_core::{
-    Check, Grant, Key, Policy, PolicyError, RecentUsage, Renewal, Reply, Store, Times, UsageError, Verdict,
+    Check, Grant, Key, Policy, PolicyError, RecentUsage, Renewal, Reply, SentClaims, Store, Times,
+    UsageError, Verdict,
 };
 
 use crate::commit::{
-    AcquireRequest, Caller, Commit, Deadline, RefundEntry, Returns, SHADOW_SENT_WITHIN, VerdictReceiver,
+    AcquireRequest, Answered, Caller, Commit, Deadline, Pair, RefundEntry, Returns, SHADOW_SENT_WITHIN,
+    VerdictReceiver,
 };
 use crate::error::{Cause, Error};
 use crate::eviction::Eviction;
@@ -50,6 +52,15 @@ impl RedisStore {
     /// Warns of this once a policy relies on what is evicted.
     pub(crate) fn warning_of(self, eviction: Option<Eviction>) -> RedisStore {
         RedisStore { eviction: eviction.map(Arc::new), ..self }
+    }
+
+    /// Returns how many claims of [slots](tollgate_core::Policy::in_flight) were lost, of all
+    /// clones.
+    ///
+    /// A lost claim was sent and not answered before the connection, or the lease of its slot,
+    /// ended. If it was granted, no caller holds the slot until its lease ends.
+    pub fn claims_lost(&self) -> u64 {
+        self.commit.claims.counts.lost()
     }
 
     pub(crate) fn commit(&self) -> &Commit {
@@ -85,7 +96,7 @@ impl RedisStore {
         if returns.len() > 1 {
             let commit = Arc::clone(&self.commit);
             return Reply::Later(RefundFuture(
-                self.in_a_task(async move { multi_slot::give_back(&commit, returns).await }),
+                self.in_a_task(async move { Ok(multi_slot::give_back(&commit, returns).await?.into()) }),
             ));
         }
         match returns.send_next(|slot, part| self.send(slot, part)).and_then(|mut sent| sent.pop()) {
@@ -140,7 +151,7 @@ impl RedisStore {
     /// not leave them half done.
     fn in_a_task(
         &self,
-        steps: impl Future<Output = Result<Verdict, Error>> + Send + 'static,
+        steps: impl Future<Output = Result<Answered, Error>> + Send + 'static,
     ) -> AcquireFuture {
         let (deadline, end) = self.deadline();
         let (caller, answer) = Caller::new(deadline);
@@ -197,15 +208,18 @@ impl Store for RedisStore {
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Error>, AcquireFuture> {
         let (pairs, keys, order) = set::pairs(set, &self.commit.context.names);
+        let is_slot = |pair: &Pair<'_>| pair.policy.is_in_flight() && pair.cost > 0;
+        let is_claim = times.max() > 0 && pairs.iter().any(is_slot);
         let slots: SmallVec<[u16; 4]> = keys.iter().map(|key| self.commit.slot(key)).collect();
         match slots[..] {
             [] => Reply::Now(Ok(Verdict::without_statuses(times.max()))),
             [slot, ref others @ ..] if others.iter().all(|other| *other == slot) => {
                 let order = (order.len() != pairs.len()).then_some(order);
-                self.ask(slot, AcquireRequest { pairs, keys, times }, order)
+                self.ask(slot, AcquireRequest { pairs, keys, times, is_claim }, order)
             }
             _ => {
-                let parts = multi_slot::parts(&pairs, &keys, &slots, self.commit.context.names.log);
+                let log = self.commit.context.names.log;
+                let parts = multi_slot::parts(&pairs, &keys, &slots, log, is_claim);
                 let commit = Arc::clone(&self.commit);
                 let steps = async move { multi_slot::acquire(&commit, &parts, times).await };
                 Reply::Later(AcquireFuture { order: Some(order), ..self.in_a_task(steps) })
@@ -224,6 +238,10 @@ impl Store for RedisStore {
     fn end_waits_after(&mut self, limit: Duration) -> bool {
         self.limit = Some(self.limit.map_or(limit, |shorter| shorter.min(limit)));
         true
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        Some(&self.commit.claims.counts)
     }
 
     fn patient(&self) -> RedisStore {
@@ -291,7 +309,8 @@ type Timer = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 ///
 /// A caller that drops it before it was sent is charged nothing. Once it was sent, it is decided
 /// and may be charged. A set over several slots of a Cluster is started at once and brought to its
-/// end.
+/// end. What a set with a [slot](tollgate_core::Policy::in_flight) is granted then is refunded as
+/// soon as the answer comes.
 pub struct AcquireFuture {
     answer: VerdictReceiver,
     /// `None` in the store's runtime, where a task watches deadlines.
@@ -322,7 +341,7 @@ impl Future for AcquireFuture {
                 this.answer.try_recv().unwrap_or_else(|_| Err(Cause::Late.into()))
             }
         };
-        let verdict = answer?;
+        let verdict = answer?.accept();
         Poll::Ready(Ok(match &this.order {
             Some(order) => set::in_order(&verdict, order),
             None => verdict,

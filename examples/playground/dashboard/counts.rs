@@ -77,8 +77,9 @@ impl Counts {
             policy.units[outcome].fetch_add(decision.units(), Ordering::Relaxed);
         }
         // The end of a charge or of a slot decides nothing, and nor does what becomes of a block.
-        use Outcome::{BlockDropped, BlockStarted, Forgiven, Released, Settled};
-        if matches!(decision.outcome(), Settled | Forgiven | Released | BlockStarted | BlockDropped) {
+        use Outcome::{BlockDropped, BlockStarted, Forgiven, Released, Settled, Unknown};
+        let follows = [Settled, Forgiven, Unknown, Released, BlockStarted, BlockDropped];
+        if follows.contains(&decision.outcome()) {
             return;
         }
         self.sources[decision.source() as usize].fetch_add(1, Ordering::Relaxed);

@@ -51,7 +51,7 @@ fn a_day(name: &str, limit: u64) -> Policy {
 }
 
 /// The slot of a key's state, and the node that has it.
-fn home<'a>(cluster: &'a Cluster, prefix: &str, key: &str) -> (u16, &'a Server) {
+pub(crate) fn home<'a>(cluster: &'a Cluster, prefix: &str, key: &str) -> (u16, &'a Server) {
     let slot = cluster.slot_of(&format!("{prefix}:2:{{={key}}}:")).unwrap();
     (slot, cluster.owner_of(slot).unwrap())
 }
@@ -61,7 +61,7 @@ fn another_master<'a>(cluster: &'a Cluster, than: &Server) -> &'a Server {
 }
 
 /// A key whose state is on another node than that of the first.
-fn elsewhere(cluster: &Cluster, prefix: &str, key: &str) -> String {
+pub(crate) fn elsewhere(cluster: &Cluster, prefix: &str, key: &str) -> String {
     let of = home(cluster, prefix, key).1.port();
     let keys = (0..).map(|n| format!("{key}{n}"));
     keys.into_iter().find(|other| home(cluster, prefix, other).1.port() != of).unwrap()

@@ -121,7 +121,7 @@ impl Ledger {
                 self.refund(policy, key, back, *mark, now);
             }
         }
-        Settled { charged: total, debt: 0, forgiven: 0 }
+        Settled { charged: total, ..Settled::default() }
     }
 
     /// Refunds `units` of a grant.

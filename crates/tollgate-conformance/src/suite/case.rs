@@ -120,7 +120,7 @@ impl Case {
 
     /// Fails unless a charge of these units has this outcome.
     pub(super) async fn charged(&self, policy: &Policy, key: &Key, units: u64, due: (u64, u64, u64)) {
-        let Settled { charged, debt, forgiven } = self.charge(policy, key, units).await;
+        let Settled { charged, debt, forgiven, .. } = self.charge(policy, key, units).await;
         let what = format!("{units} beyond a grant of {}: (charged, debt, forgiven)", policy.name());
         self.same(&what, (charged, debt, forgiven), due);
     }

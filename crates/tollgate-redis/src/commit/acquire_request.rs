@@ -23,6 +23,8 @@ pub(crate) struct AcquireRequest<'a> {
     /// The key of each pair.
     pub(crate) keys: SetKeys,
     pub(crate) times: Times,
+    /// Whether a slot is part of the set, also if it is in another part of a Cluster.
+    pub(crate) is_claim: bool,
 }
 
 impl AcquireRequest<'_> {

@@ -10,7 +10,47 @@ use tollgate_core::{Clock, Timestamp, Verdict};
 use crate::error::{Cause, Error};
 
 /// Resolves to the answer for one caller. Refunds and resets get an empty verdict.
-pub(crate) type VerdictReceiver = oneshot::Receiver<Result<Verdict, Error>>;
+pub(crate) type VerdictReceiver = oneshot::Receiver<Result<Answered, Error>>;
+
+/// Refunds what a claim was granted.
+pub(crate) type Undo = Box<dyn FnOnce() + Send + Sync>;
+
+/// A verdict on its way to its caller. If the caller does not [accept](Answered::accept) it, what
+/// a claim was granted is refunded.
+pub(crate) struct Answered {
+    verdict: Verdict,
+    undo: UndoOnDrop,
+}
+
+/// `None` unless a claim was granted.
+struct UndoOnDrop(Option<Undo>);
+
+impl Drop for UndoOnDrop {
+    fn drop(&mut self) {
+        if let Some(undo) = self.0.take() {
+            undo();
+        }
+    }
+}
+
+impl Answered {
+    /// That of a claim that was granted.
+    pub(crate) fn with_undo(verdict: Verdict, undo: Option<Undo>) -> Answered {
+        Answered { verdict, undo: UndoOnDrop(undo) }
+    }
+
+    /// From now on the caller is responsible for what it was granted.
+    pub(crate) fn accept(mut self) -> Verdict {
+        self.undo.0 = None;
+        self.verdict
+    }
+}
+
+impl From<Verdict> for Answered {
+    fn from(verdict: Verdict) -> Answered {
+        Answered::with_undo(verdict, None)
+    }
+}
 
 /// When a caller asked, and when its wait ends.
 #[derive(Clone, Copy, Debug)]
@@ -21,14 +61,25 @@ pub(crate) struct Deadline {
 
 pub(crate) struct Caller {
     /// `None` after the caller has been notified that its deadline passed.
-    answer: Option<oneshot::Sender<Result<Verdict, Error>>>,
+    answer: Option<oneshot::Sender<Result<Answered, Error>>>,
     deadline: Option<Deadline>,
+    /// Whether what it is granted is refunded if it has gone.
+    is_claim: bool,
 }
 
 impl Caller {
     pub(crate) fn new(deadline: Option<Deadline>) -> (Caller, VerdictReceiver) {
         let (answer, receiver) = oneshot::channel();
-        (Caller { answer: Some(answer), deadline }, receiver)
+        (Caller { answer: Some(answer), deadline, is_claim: false }, receiver)
+    }
+
+    /// The same caller, whose grant is refunded if it has gone.
+    pub(super) fn claiming(self, is_claim: bool) -> Caller {
+        Caller { is_claim, ..self }
+    }
+
+    pub(super) fn is_claim(&self) -> bool {
+        self.is_claim
     }
 
     /// Whether the caller still wants an answer: it has not left, and its deadline has not passed.
@@ -50,9 +101,18 @@ impl Caller {
         self.deadline.map(|deadline| deadline.until)
     }
 
-    pub(super) fn notify(self, verdict: Result<Verdict, Error>) {
-        if let Some(answer) = self.answer {
-            // An error means that the caller has left.
+    pub(super) fn notify(mut self, verdict: Result<impl Into<Answered>, Error>) {
+        self.send(verdict.map(Into::into));
+    }
+
+    /// Notifies the caller of a failure, and keeps its place for a late answer.
+    pub(super) fn fail(&mut self, error: &Error) {
+        self.send(Err(error.clone()));
+    }
+
+    fn send(&mut self, verdict: Result<Answered, Error>) {
+        if let Some(answer) = self.answer.take() {
+            // An error means that the caller has left. What a claim was granted is then refunded.
             let _ = answer.send(verdict);
         }
     }
@@ -62,14 +122,15 @@ impl Caller {
     pub(crate) async fn notify_in_time(
         self,
         clock: &Clock,
-        steps: impl Future<Output = Result<Verdict, Error>>,
+        steps: impl Future<Output = Result<Answered, Error>>,
     ) {
         let Some(until) = self.until() else { return self.notify(steps.await) };
         let mut steps = pin!(steps);
         match timeout(span(clock.now(), until), &mut steps).await {
             Ok(verdict) => self.notify(verdict),
             Err(_) => {
-                self.notify(Err(Cause::Late.into()));
+                self.notify(Err::<Answered, _>(Cause::Late.into()));
+                // Dropped, so that what a claim is granted now is refunded.
                 steps.await.map_or_else(drop, drop);
             }
         }
@@ -79,7 +140,7 @@ impl Caller {
 /// Collects callers whose deadline has passed. They are notified after the locks are released.
 pub(super) struct Overdue {
     now: Timestamp,
-    late: Vec<(oneshot::Sender<Result<Verdict, Error>>, Error)>,
+    late: Vec<(oneshot::Sender<Result<Answered, Error>>, Error)>,
     next: Option<Timestamp>,
 }
 

@@ -3,21 +3,26 @@
 use std::collections::hash_map::{Entry, HashMap};
 use std::iter::Peekable;
 use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
 use smallvec::SmallVec;
+use tokio::time::timeout;
 use tollgate_core::algorithm::State;
-use tollgate_core::{Quota, Times, Timestamp, Verdict};
+use tollgate_core::{Quota, Status, StoreError, Times, Timestamp, UnansweredClaims, Verdict};
 
 use super::acquire_request::{AcquireRequest, SetKeys};
-use super::caller::{Caller, Deadline, Overdue, sooner};
+use super::caller::{Answered, Caller, Deadline, Overdue, Undo, sooner, span};
+use super::claims::Claims;
 use super::context::CallContext;
 use super::group::Load;
-use crate::error::{Cause, Error, next_call};
+use super::refund_batch::RefundEntry;
+use crate::error::{Cause, Error, LateAnswer, next_call};
 use crate::link::Text;
 use crate::wire::args::ScriptArgs;
 use crate::wire::layout::SlidingLogLayout;
+use crate::wire::names::BoundedKey;
 use crate::wire::numbers::{self, Doubles};
 use crate::wire::script::Parts;
 
@@ -32,6 +37,10 @@ pub(super) struct CheckBatch {
     parts: Parts,
     /// The earliest deadline of a caller.
     first_end: Option<Timestamp>,
+    /// `None` unless a caller claims a slot.
+    claims: Option<Arc<Claims>>,
+    /// The claims that were sent, and when.
+    sent: Mutex<Option<(UnansweredClaims, Timestamp)>>,
 }
 
 /// Sets that are alike but for their keys, so that their arguments are sent once.
@@ -101,6 +110,7 @@ impl Load for CheckBatch {
         let of_group = |group: &Alike| group.sets.len() * (group.args.len() + group.tracked().count());
         let keys = self.groups.iter().map(of_group).sum();
         let script = context.scripts.acquire(self.parts);
+        self.note_sent();
         (keys > 0).then(|| context.command(script, text, keys, |cmd| self.write(cmd, context, now)))
     }
 
@@ -112,11 +122,16 @@ impl Load for CheckBatch {
         }
     }
 
-    fn split(self) -> Vec<CheckBatch> {
-        let parts = self.parts;
+    fn split(mut self) -> Vec<CheckBatch> {
+        // Nothing was executed.
+        self.claims_answered();
+        let (parts, claims) = (self.parts, self.claims.take());
         let of_group = |Alike { args, times, sets }: Alike| {
             let alone = move |set| Alike { args: args.clone(), times, sets: vec![set] };
-            sets.into_iter().map(move |set| CheckBatch::of_groups(vec![alone(set)], parts))
+            let claims = claims.clone();
+            let of_groups =
+                move |groups| CheckBatch { claims: claims.clone(), ..CheckBatch::of_groups(groups, parts) };
+            sets.into_iter().map(move |set| of_groups(vec![alone(set)]))
         };
         self.groups.into_iter().flat_map(of_group).collect()
     }
@@ -143,7 +158,11 @@ impl CheckBatch {
         hash: u64,
         log: SlidingLogLayout,
         caller: Caller,
+        claims: Option<&Arc<Claims>>,
     ) {
+        if self.claims.is_none() {
+            self.claims = claims.cloned();
+        }
         self.first_end = sooner(self.first_end, caller.until());
         let alike = self.group_of(&request, log);
         let group = match self.places.entry(hash.wrapping_add(alike as u64)) {
@@ -241,7 +260,7 @@ impl CheckBatch {
     }
 
     /// Hands out what acquire.lua returned.
-    fn grant(self, answer: &[u8], shown: &dyn Fn(Timestamp)) {
+    fn grant(mut self, answer: &[u8], shown: &dyn Fn(Timestamp)) {
         let mut numbers = numbers::read(answer).peekable();
         let now = Timestamp::from_micros(numbers.next().map_or(0, i64::cast_unsigned));
         // An answer without a time is garbled.
@@ -249,24 +268,81 @@ impl CheckBatch {
             shown(now);
         }
         let mut failure = None;
-        for mut group in self.groups {
-            for set in mem::take(&mut group.sets) {
+        for mut group in mem::take(&mut self.groups) {
+            for mut set in mem::take(&mut group.sets) {
                 match group.read(set.callers.len(), &mut numbers) {
-                    Some((granted, states)) => group.hand_out(now, granted, states, set.callers),
+                    Some((granted, states)) => {
+                        group.hand_out(now, granted, states, set, self.claims.as_ref());
+                    }
                     None => {
                         // Where the next set begins is unknown, too.
                         numbers.by_ref().for_each(drop);
                         let error = failure.get_or_insert_with(garbled);
-                        set.callers.into_iter().for_each(|caller| caller.notify(Err(error.clone())));
+                        set.callers.iter_mut().for_each(|caller| caller.fail(error));
                     }
                 }
             }
         }
+        if failure.is_none() {
+            // Refunds of claims whose callers have gone are counted by now.
+            self.claims_answered();
+        }
     }
 
-    fn fail(self, error: &Error) {
-        let sets = self.groups.into_iter().flat_map(|group| group.sets);
-        sets.flat_map(|set| set.callers).for_each(|caller| caller.notify(Err(error.clone())));
+    /// Notifies the callers of a failure. Claims that may have been executed wait for a late
+    /// answer.
+    fn fail(mut self, error: &Error) {
+        let late = error.take_late_answer();
+        self.waiting_callers().for_each(|caller| caller.fail(error));
+        if error.executed_nothing() || error.is_reply() {
+            self.claims_answered();
+        } else if let Some(late) = late {
+            self.wait_for(late);
+        }
+    }
+
+    fn waiting_callers(&mut self) -> impl Iterator<Item = &mut Caller> {
+        self.groups.iter_mut().flat_map(|group| &mut group.sets).flat_map(|set| &mut set.callers)
+    }
+
+    /// Notes that claims are sent now. If they were sent before, they were refused.
+    fn note_sent(&self) {
+        let Some(claims) = &self.claims else { return };
+        let (mut slots, mut are_any) = (0, false);
+        for group in &self.groups {
+            let callers = group.sets.iter().flat_map(|set| &set.callers);
+            let count = callers.filter(|caller| caller.is_claim()).count() as u64;
+            are_any |= count > 0;
+            // In a Cluster, another call may have the slot of the set.
+            slots += if group.leases().next().is_some() { count } else { 0 };
+        }
+        let sent = are_any.then(|| (claims.counts.send(slots), claims.context.waits.now()));
+        let before = mem::replace(&mut *self.sent.lock().unwrap_or_else(PoisonError::into_inner), sent);
+        if let Some((refused, _)) = before {
+            refused.answered();
+        }
+    }
+
+    fn claims_answered(&mut self) {
+        if let Some((claims, _)) = self.sent.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            claims.answered();
+        }
+    }
+
+    /// Waits for an answer after the timeout of its call, as long as a slot would be held. Its
+    /// callers have gone, so what it grants is refunded.
+    fn wait_for(mut self, late: LateAnswer) {
+        let sent = self.sent.get_mut().unwrap_or_else(PoisonError::into_inner).as_ref();
+        let (Some(claims), Some((_, sent))) = (self.claims.clone(), sent) else { return };
+        let leases = self.groups.iter().flat_map(Alike::leases);
+        let lease = leases.max().unwrap_or(Quota::DEFAULT_LEASE);
+        let left = lease.saturating_sub(span(*sent, claims.context.waits.now()));
+        claims.context.runtime.spawn(async move {
+            // Without an answer the claims are lost.
+            if let Ok(answer) = timeout(left, late).await {
+                self.answer(answer.map_err(|error| Cause::Redis(error).into()), &|_| ());
+            }
+        });
     }
 }
 
@@ -279,6 +355,11 @@ impl Alike {
     /// The arguments that record usage, and their places in each set.
     fn tracked(&self) -> impl Iterator<Item = (usize, &ScriptArgs)> {
         self.args.iter().enumerate().filter(|(_, args)| args.tracks_usage())
+    }
+
+    /// How long the slots that it claims would be held.
+    fn leases(&self) -> impl Iterator<Item = Duration> {
+        self.args.iter().filter_map(|args| args.policy.lease())
     }
 
     fn work_of_set(&self) -> u32 {
@@ -337,13 +418,25 @@ impl Alike {
         now: Timestamp,
         granted: u32,
         mut states: SmallVec<[State; 1]>,
-        callers: SmallVec<[Caller; 1]>,
+        set: Set,
+        claims: Option<&Arc<Claims>>,
     ) {
-        let is_alone = callers.len() == 1;
-        for (turn, caller) in callers.into_iter().enumerate() {
+        let is_alone = set.callers.len() == 1;
+        for (turn, caller) in set.callers.into_iter().enumerate() {
             let times = if is_alone { granted } else { u32::from(turn < granted as usize) };
-            caller.notify(Ok(self.verdict(now, times, &mut states)));
+            let verdict = self.verdict(now, times, &mut states);
+            let claims = claims.filter(|_| caller.is_claim() && verdict.is_granted());
+            let undo = claims.map(|claims| self.undo(claims, &set.keys, &verdict));
+            caller.notify(Ok(Answered::with_undo(verdict, undo)));
         }
+    }
+
+    /// Refunds what a claim was granted.
+    fn undo(&self, claims: &Arc<Claims>, keys: &SetKeys, verdict: &Verdict) -> Undo {
+        let entries = refunds(&claims.context, &self.args, keys, verdict, verdict.times());
+        let slot = keys.first().map_or(0, |key| claims.context.slot_of_key(key));
+        let claims = Arc::clone(claims);
+        Box::new(move || claims.give_back(entries.into_iter().map(|entry| (slot, entry)).collect()))
     }
 
     fn verdict(&self, now: Timestamp, granted: u32, states: &mut [State]) -> Verdict {
@@ -371,6 +464,23 @@ impl Alike {
     }
 }
 
+/// Refunds of so many of the times that a set was granted. `args` and `keys` are those of its
+/// pairs.
+pub(crate) fn refunds(
+    context: &CallContext,
+    args: &[ScriptArgs],
+    keys: &SetKeys,
+    verdict: &Verdict,
+    times: u32,
+) -> Vec<RefundEntry> {
+    let charged = args.iter().zip(verdict.each()).zip(keys).filter(|((args, _), _)| args.cost > 0);
+    let refund = |((args, status), key): ((&ScriptArgs, &Status), &BoundedKey)| {
+        let cost = args.cost.saturating_mul(times.into());
+        RefundEntry::refund(&context.names, key, ScriptArgs { cost, ..args.clone() }, status.stamp())
+    };
+    charged.map(refund).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::hash::RandomState;
@@ -392,17 +502,17 @@ mod tests {
                 .map(|n| {
                     let pairs = SmallVec::from_iter([Pair { policy: &policy, cost: 1 }]);
                     let keys = SetKeys::from_iter([names.bounded(&Key::from(n))]);
-                    let request = AcquireRequest { pairs, keys, times: Times::ONCE };
+                    let request = AcquireRequest { pairs, keys, times: Times::ONCE, is_claim: false };
                     let (caller, answer) = Caller::new(None);
                     let hash = request.hash(&hasher);
-                    checks.push(request, hash, names.log, caller);
+                    checks.push(request, hash, names.log, caller, None);
                     answer
                 })
                 .collect();
             checks.answer(Ok(answer), &|_| {});
             let calls: Vec<_> = answers
                 .into_iter()
-                .map(|mut answer| answer.try_recv().unwrap().unwrap_err().call())
+                .map(|mut answer| answer.try_recv().unwrap().err().unwrap().call())
                 .collect();
             assert!(calls[0].is_some() && calls.iter().all(|call| *call == calls[0]), "{calls:?}");
         }

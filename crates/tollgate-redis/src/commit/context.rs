@@ -10,7 +10,7 @@ use tollgate_core::{Clock, Timestamp};
 
 use super::server_clock::ServerClocks;
 use crate::link::{Link, Text};
-use crate::wire::names::{KeyNames, Name};
+use crate::wire::names::{BoundedKey, KeyNames, Name};
 use crate::wire::script::{Script, Scripts};
 
 pub(crate) struct CallContext {
@@ -50,6 +50,11 @@ impl CallContext {
             longest_wait_elsewhere: self.longest_wait_elsewhere,
             runtime: self.runtime.clone(),
         }
+    }
+
+    /// The slot of a key; 0 without a Cluster, where all keys can be decided together.
+    pub(crate) fn slot_of_key(&self, key: &BoundedKey) -> u16 {
+        if self.link.has_slots() { self.names.slot(key) } else { 0 }
     }
 
     /// The slot of a name; 0 without a Cluster.

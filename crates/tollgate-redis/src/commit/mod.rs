@@ -13,13 +13,15 @@
 //! it rests for as long as the call took.
 //!
 //! From top to bottom, each module imports only those below it: this one, `lane`, `check_batch`,
-//! `returns` and `refund_batch`, `group`, `silence`, `context`, `server_clock`, `acquire_request`,
-//! `caller`, `pace`. `group` has the queues, and bounds how many requests a call carries. `pace`
-//! bounds how much work it carries.
+//! `claims`, `returns` and `refund_batch`, `group`, `silence`, `context`, `server_clock`,
+//! `acquire_request`, `caller`, `pace`. `group` has the queues, and bounds how many requests a call
+//! carries. `pace` bounds how much work it carries. `claims` refunds what is granted to callers that
+//! have gone.
 
 mod acquire_request;
 mod caller;
 mod check_batch;
+mod claims;
 mod context;
 mod group;
 mod lane;
@@ -33,7 +35,9 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::Error;
+use tollgate_core::SentClaims;
+
+use crate::error::{Cause, Error};
 use crate::wire::names::BoundedKey;
 use check_batch::CheckBatch;
 use group::{Group, Load};
@@ -43,7 +47,9 @@ use refund_batch::RefundBatch;
 use returns::ReturnKind;
 
 pub(crate) use acquire_request::{AcquireRequest, Pair, SetKeys};
-pub(crate) use caller::{Caller, Deadline, VerdictReceiver};
+pub(crate) use caller::{Answered, Caller, Deadline, Undo, VerdictReceiver};
+pub(crate) use check_batch::refunds;
+pub(crate) use claims::Claims;
 pub(crate) use context::CallContext;
 pub(crate) use refund_batch::RefundEntry;
 pub(crate) use returns::Returns;
@@ -52,14 +58,19 @@ pub(crate) use server_clock::ServerClocks;
 /// A check in shadow that was not sent after this time is dropped.
 pub(crate) const SHADOW_SENT_WITHIN: Duration = Duration::from_millis(50);
 
+/// By [`ReturnKind`].
+type ReturnGroups = [Arc<Group<RefundBatch>>; 3];
+
 /// The groups of a store, or of its handle in shadow.
 pub(crate) struct Commit {
     pub(crate) context: Arc<CallContext>,
     /// Whether its checks are dropped that are not sent soon.
     pub(crate) is_in_shadow: bool,
     checks: Arc<Group<CheckBatch>>,
-    /// By [`ReturnKind`].
-    returns: [Arc<Group<RefundBatch>>; 3],
+    returns: Arc<ReturnGroups>,
+    pub(crate) claims: Arc<Claims>,
+    /// How many requests may be queued, and how many claims may wait for their answers.
+    most_waiting: usize,
     hasher: RandomState,
 }
 
@@ -68,10 +79,13 @@ impl Commit {
     pub(crate) fn new(context: CallContext, lanes: usize, most_waiting: usize) -> Commit {
         let lanes = if context.link.has_slots() { 1 } else { lanes };
         let context = Arc::new(context);
+        let group = |()| Arc::new(Group::new(Arc::clone(&context), 1, most_waiting, Pace::of_refunds()));
+        let returns = Arc::new([(); 3].map(group));
         Commit {
             checks: Arc::new(Group::new(Arc::clone(&context), lanes, most_waiting, Pace::new())),
-            returns: [(); 3]
-                .map(|()| Arc::new(Group::new(Arc::clone(&context), 1, most_waiting, Pace::of_refunds()))),
+            claims: claims(SentClaims::default(), &context, &returns),
+            returns,
+            most_waiting,
             context,
             is_in_shadow: false,
             hasher: RandomState::new(),
@@ -83,7 +97,9 @@ impl Commit {
         let context = Arc::new(self.context.in_shadow());
         Commit {
             checks: Arc::new(Group::behind(&self.checks, Arc::clone(&context))),
-            returns: self.returns.clone(),
+            claims: claims(self.claims.counts.clone(), &context, &self.returns),
+            returns: Arc::clone(&self.returns),
+            most_waiting: self.most_waiting,
             context,
             is_in_shadow: true,
             hasher: self.hasher.clone(),
@@ -92,7 +108,7 @@ impl Commit {
 
     /// The slot of a key; 0 without a Cluster, where all keys can be decided together.
     pub(crate) fn slot(&self, key: &BoundedKey) -> u16 {
-        if self.context.link.has_slots() { self.context.names.slot(key) } else { 0 }
+        self.context.slot_of_key(key)
     }
 
     /// Queues a set whose keys are all in this slot.
@@ -102,29 +118,28 @@ impl Commit {
         request: AcquireRequest<'_>,
         deadline: Option<Deadline>,
     ) -> Result<VerdictReceiver, Error> {
+        let claims = request.is_claim.then_some(&self.claims);
+        if claims.is_some_and(|claims| claims.counts.unanswered() >= self.most_waiting as u64) {
+            return Err(Cause::Overloaded.into());
+        }
         // Everything that needs no lock comes before it.
         let hash = request.hash(&self.hasher);
         let log = self.context.names.log;
         let (caller, answer) = Caller::new(deadline);
+        let caller = caller.claiming(request.is_claim);
         // Those that are merged add no work.
-        push(&self.checks, slot, deadline, 0, |checks| checks.push(request, hash, log, caller))?;
+        push(&self.checks, slot, deadline, 0, |checks| checks.push(request, hash, log, caller, claims))?;
         Ok(answer)
     }
 
-    /// Queues a part of [`Returns`], whose entries are of one slot and one kind. They are sent even
-    /// if the caller leaves, but for renewals that claim slots.
+    /// Queues a part of [`Returns`].
     pub(crate) fn give_back(
         &self,
         slot: u16,
         entries: Vec<RefundEntry>,
         deadline: Option<Deadline>,
     ) -> Result<VerdictReceiver, Error> {
-        let (caller, answer) = Caller::new(deadline);
-        let kind = entries.first().map_or(ReturnKind::Refund, RefundEntry::kind);
-        let work = entries.iter().map(RefundEntry::work).fold(0, u32::saturating_add);
-        let group = &self.returns[kind as usize];
-        push(group, slot, deadline, work, |batch| batch.push(entries, caller))?;
-        Ok(answer)
+        give_back(&self.returns, slot, entries, deadline)
     }
 
     /// Notifies callers whose deadline has passed. The store's runtime does so too, unless it is
@@ -133,6 +148,29 @@ impl Commit {
         self.checks.notify_overdue();
         self.returns.iter().for_each(|group| group.notify_overdue());
     }
+}
+
+/// The claims of checks with this context, which are refunded over these lanes.
+fn claims(counts: SentClaims, context: &Arc<CallContext>, returns: &Arc<ReturnGroups>) -> Arc<Claims> {
+    let returns = Arc::clone(returns);
+    Arc::new(Claims::new(counts, Arc::clone(context), move |slot, entries| {
+        give_back(&returns, slot, entries, None)
+    }))
+}
+
+/// Queues a part of [`Returns`], whose entries are of one slot and one kind. They are sent even if
+/// the caller leaves, but for renewals that claim slots.
+fn give_back(
+    returns: &ReturnGroups,
+    slot: u16,
+    entries: Vec<RefundEntry>,
+    deadline: Option<Deadline>,
+) -> Result<VerdictReceiver, Error> {
+    let (caller, answer) = Caller::new(deadline);
+    let kind = entries.first().map_or(ReturnKind::Refund, RefundEntry::kind);
+    let work = entries.iter().map(RefundEntry::work).fold(0, u32::saturating_add);
+    push(&returns[kind as usize], slot, deadline, work, |batch| batch.push(entries, caller))?;
+    Ok(answer)
 }
 
 /// Queues a request with one caller, which `add` puts into a load, with at least this `work`.

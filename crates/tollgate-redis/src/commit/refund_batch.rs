@@ -18,6 +18,7 @@ use crate::wire::numbers::{self, Doubles};
 use crate::wire::script::Parts;
 
 /// One key of a refund or a reset.
+#[derive(Clone)]
 pub(crate) struct RefundEntry {
     name: Name,
     /// Without it, the key is reset.
@@ -25,6 +26,7 @@ pub(crate) struct RefundEntry {
 }
 
 /// Units of a grant, which are the cost of the arguments.
+#[derive(Clone)]
 struct Refund {
     args: ScriptArgs,
     stamp: Stamp,
@@ -75,6 +77,11 @@ impl RefundEntry {
     /// Whether it is a renewal: a refund of nothing.
     fn is_renewal(&self) -> bool {
         self.kind() == ReturnKind::Renewal
+    }
+
+    /// How long a slot that it releases would be held.
+    pub(super) fn lease(&self) -> Option<Duration> {
+        self.refund.as_ref()?.args.policy.lease()
     }
 
     /// Forgets what a key has used of a policy.

@@ -54,6 +54,10 @@ impl Returns {
         }
     }
 
+    pub(super) fn entries(&self) -> impl Iterator<Item = &RefundEntry> {
+        self.0.iter().flat_map(|parts| &parts.parts).flat_map(|part| &part.entries)
+    }
+
     /// How many calls the entries need at least.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|parts| parts.parts.len()).sum()

@@ -1,6 +1,14 @@
 //! A call, and its outcome.
 
+use std::io;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bb8_redis::redis::aio::MultiplexedConnection;
 use bb8_redis::redis::{Cmd, RedisError, ServerErrorKind, Value};
+use tokio::time::timeout;
+
+use crate::error::{Cause, LateAnswer};
 
 /// A connection is replaced after this many timeouts in a row.
 pub(super) const MAX_TIMEOUTS: u32 = 3;
@@ -54,6 +62,31 @@ impl CallOutcome {
             Err(error) if error.is_unrecoverable_error() || error.is_io_error() => CallOutcome::Ended,
             _ => CallOutcome::Answered,
         }
+    }
+}
+
+/// Sends a command, and waits for its answer until `limit` has passed. Then `late` gets the future
+/// of the answer.
+pub(super) async fn query(
+    connection: &MultiplexedConnection,
+    cmd: Cmd,
+    limit: Duration,
+    late: &mut Option<LateAnswer>,
+) -> Result<Value, RedisError> {
+    let mut connection = connection.clone();
+    connection.set_response_timeout(Duration::MAX);
+    let mut answer: LateAnswer = Box::pin(async move { cmd.query_async(&mut connection).await });
+    timeout(limit, &mut answer).await.unwrap_or_else(|_| {
+        *late = Some(answer);
+        Err(io::Error::from(io::ErrorKind::TimedOut).into())
+    })
+}
+
+/// The cause of a failed call, with the answer that may come late.
+pub(super) fn cause(error: RedisError, late: Option<LateAnswer>) -> Cause {
+    match late {
+        Some(late) => Cause::Unanswered(error, Mutex::new(Some(late))),
+        None => Cause::Redis(error),
     }
 }
 

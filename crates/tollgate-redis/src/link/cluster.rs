@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
-use super::call::{Build, Moving, Text, is_replica};
+use super::call::{Build, Moving, Text, cause, is_replica};
 use super::node::{ClusterNode, NodeConn};
 use super::open::{Address, Timeouts, at};
 use super::slots::{Range, SLOTS, Slots, covered, ranges, redirected};
@@ -295,7 +295,8 @@ impl Handle<'_> {
         let (mut retries, mut was_redirected) = (0, false);
         loop {
             let Some(cmd) = build(text) else { return Err(Cause::Late.into()) };
-            let error = match self.conn.run(cmd, asking).await {
+            let mut late = None;
+            let error = match self.conn.run(cmd, asking, &mut late).await {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
@@ -320,7 +321,7 @@ impl Handle<'_> {
                         // A replica may have taken over by the next call.
                         self.cluster.refresh_in_background();
                     }
-                    return Err(Cause::Redis(error).into());
+                    return Err(cause(error, late).into());
                 }
             };
             // A redirection is followed at once, unless it follows another. Two nodes may redirect

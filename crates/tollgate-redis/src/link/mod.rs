@@ -81,10 +81,11 @@ impl Link {
 
     /// A connection for a call on keys of a slot. Fails at once if connecting has just failed.
     pub(crate) async fn connection(&self, slot: u16) -> Result<CallConnection<'_>, Error> {
-        match self {
-            Link::Pool(pool) => Ok(CallConnection::Pooled(pool, pool.checkout().await?)),
-            Link::Cluster(cluster) => Ok(CallConnection::Cluster(cluster.handle(slot).await?)),
-        }
+        let connection = match self {
+            Link::Pool(pool) => pool.checkout().await.map(|checkout| CallConnection::Pooled(pool, checkout)),
+            Link::Cluster(cluster) => cluster.handle(slot).await.map(CallConnection::Cluster),
+        };
+        connection.map_err(Error::unsent)
     }
 
     /// [`Link::connection`] and [`CallConnection::run`].

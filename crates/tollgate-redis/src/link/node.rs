@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::time::Duration;
 
 use bb8_redis::redis::aio::{ConnectionLike, MultiplexedConnection};
 use bb8_redis::redis::{Cmd, ConnectionInfo, Pipeline, RedisError, ServerErrorKind, Value, cmd};
@@ -9,9 +10,9 @@ use tokio::spawn;
 use tokio::sync::Mutex;
 
 use super::backoff::Backoff;
-use super::call::{CallOutcome, MAX_TIMEOUTS, server_kind};
+use super::call::{CallOutcome, MAX_TIMEOUTS, query, server_kind};
 use super::open::{Address, End, Opened, Timeouts, open};
-use crate::error::{Cause, Error, next_call};
+use crate::error::{Cause, Error, LateAnswer, next_call};
 
 pub(crate) struct ClusterNode {
     pub(super) address: Address,
@@ -41,6 +42,8 @@ pub(super) struct NodeConn {
     health: Arc<Health>,
     /// That of the node.
     standing: Arc<AtomicU8>,
+    /// How long an answer may take.
+    response: Duration,
 }
 
 struct Health {
@@ -83,7 +86,8 @@ impl ClusterNode {
                 self.backoff.succeeded();
                 let health = Health { end, broken: AtomicBool::new(false), timeouts: AtomicU32::new(0) };
                 let standing = Arc::clone(&self.standing);
-                Ok(kept.insert(NodeConn { inner, health: Arc::new(health), standing }).clone())
+                let response = self.timeouts.response;
+                Ok(kept.insert(NodeConn { inner, health: Arc::new(health), standing, response }).clone())
             }
             Err(cause) => {
                 let error = Error::from(cause);
@@ -115,7 +119,13 @@ impl NodeConn {
     }
 
     /// Runs a command on keys. With `asking`, the node accepts it for a slot that is moving there.
-    pub(super) async fn run(&mut self, cmd: Cmd, asking: bool) -> Result<Value, RedisError> {
+    /// Without it, an answer that comes after the timeout goes to `late`.
+    pub(super) async fn run(
+        &mut self,
+        cmd: Cmd,
+        asking: bool,
+        late: &mut Option<LateAnswer>,
+    ) -> Result<Value, RedisError> {
         let result = if asking {
             let mut pipeline = Pipeline::new();
             pipeline.cmd("ASKING").add_command(cmd);
@@ -125,7 +135,7 @@ impl NodeConn {
                 answers.into_iter().try_fold(Value::Nil, |_, answer| answer.extract_error())
             })
         } else {
-            cmd.query_async(&mut self.inner).await
+            query(&self.inner, cmd, self.response, late).await
         };
         self.record(&result);
         let standing = match CallOutcome::of(&result) {

@@ -16,11 +16,11 @@ use tokio::time::timeout;
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
-use super::call::{Build, CallOutcome, MAX_TIMEOUTS, Text, is_replica, server_kind};
+use super::call::{Build, CallOutcome, MAX_TIMEOUTS, Text, cause, is_replica, query, server_kind};
 use super::open::{End, Opened, Timeouts, open, open_resp2, ping};
 use super::proxy_check::ShardingCheck;
 use super::sentinels::Sentinels;
-use crate::error::{Cause, Error};
+use crate::error::{Cause, Error, LateAnswer};
 
 /// How many questions about usage are asked at once, each over a connection that checks do not
 /// need.
@@ -132,7 +132,8 @@ impl Pool {
     pub(super) async fn run(&self, mut checkout: Checkout<'_>, build: Build<'_>) -> Result<Value, Error> {
         let mut resent = 0;
         loop {
-            match checkout.run(build).await {
+            let mut late = None;
+            match checkout.run(build, &mut late).await {
                 Some(Err(error)) if is_replica(&error) && resent < MAX_RESENDS => {
                     // The master was demoted. A new connection leads to the new master.
                     resent += 1;
@@ -148,7 +149,7 @@ impl Pool {
                     }
                     drop(checkout);
                     self.freed.notify_one();
-                    return Ok(result.ok_or(Cause::Late)?.map_err(Cause::Redis)?);
+                    return Ok(result.ok_or(Cause::Late)?.map_err(|error| cause(error, late))?);
                 }
             }
         }
@@ -277,6 +278,7 @@ impl ManageConnection for Manager {
             path,
             generation,
             unproven: Some(Arc::clone(&self.failures)),
+            response: self.timeouts.response,
             used: clock.now(),
             clock,
         })
@@ -303,6 +305,8 @@ pub(crate) struct Conn {
     /// Ends the backoff at this connection's first answer. Answers over older connections do not
     /// show that connecting works.
     unproven: Option<Arc<Failures>>,
+    /// How long an answer may take.
+    response: Duration,
     /// When the connection was used last.
     used: Timestamp,
     clock: Clock,
@@ -326,12 +330,16 @@ impl Conn {
     }
 
     /// Returns `None` if no caller waits any more. Nothing was executed then.
-    async fn run(&mut self, build: Build<'_>) -> Option<Result<Value, RedisError>> {
-        let mut result = build(Text::Hash)?.query_async(&mut self.inner).await;
+    async fn run(
+        &mut self,
+        build: Build<'_>,
+        late: &mut Option<LateAnswer>,
+    ) -> Option<Result<Value, RedisError>> {
+        let mut result = query(&self.inner, build(Text::Hash)?, self.response, late).await;
         if let Err(error) = &result
             && server_kind(error) == Some(ServerErrorKind::NoScript)
         {
-            result = build(Text::Source)?.query_async(&mut self.inner).await;
+            result = query(&self.inner, build(Text::Source)?, self.response, late).await;
         }
         match CallOutcome::of(&result) {
             CallOutcome::Answered if result.as_ref().is_err_and(is_replica) => {

@@ -9,12 +9,15 @@
 //! What cannot be given back stays charged: a node may fail in between, and a place in a leaky
 //! bucket's queue comes back only while no later place is taken.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{Algorithm, Stamp, Status, Times, Verdict, Wait};
 
-use crate::commit::{AcquireRequest, Commit, Pair, RefundEntry, Returns, SetKeys, VerdictReceiver};
+use crate::commit::{
+    AcquireRequest, Answered, Commit, Pair, Returns, SetKeys, Undo, VerdictReceiver, refunds,
+};
 use crate::error::Cause;
 use crate::error::Error;
 use crate::wire::args::ScriptArgs;
@@ -27,6 +30,8 @@ pub(crate) struct SlotPart {
     keys: SetKeys,
     /// Which pairs of the set these are.
     at: Vec<usize>,
+    /// Whether a part of the set claims a slot.
+    is_claim: bool,
 }
 
 pub(crate) fn parts(
@@ -34,11 +39,13 @@ pub(crate) fn parts(
     keys: &SetKeys,
     slots: &[u16],
     log: SlidingLogLayout,
+    is_claim: bool,
 ) -> Vec<SlotPart> {
     let mut parts: Vec<SlotPart> = Vec::new();
     for (at, (pair, slot)) in pairs.iter().zip(slots).enumerate() {
         let part = parts.iter().position(|part| part.slot == *slot).unwrap_or_else(|| {
-            parts.push(SlotPart { slot: *slot, args: Vec::new(), keys: SetKeys::new(), at: Vec::new() });
+            let (args, keys, at) = Default::default();
+            parts.push(SlotPart { slot: *slot, args, keys, at, is_claim });
             parts.len() - 1
         });
         parts[part].args.push(ScriptArgs::new(pair.policy, pair.cost, log));
@@ -49,17 +56,17 @@ pub(crate) fn parts(
 }
 
 /// Acquires the set of these parts. The verdict has a status for each pair.
-pub(crate) async fn acquire(commit: &Commit, parts: &[SlotPart], times: Times) -> Result<Verdict, Error> {
+pub(crate) async fn acquire(commit: &Commit, parts: &[SlotPart], times: Times) -> Result<Answered, Error> {
     let looks = look(commit, parts, times).await;
     let is_refused = |look: &Result<Verdict, Error>| {
         look.as_ref().is_ok_and(|look| look.each().iter().any(|status| status.wait() != Wait::None))
     };
     if looks.iter().any(is_refused) {
-        return Ok(verdict(parts, 0, known(parts, looks)));
+        return Ok(verdict(parts, 0, known(parts, looks)).into());
     }
     let looks: Vec<Verdict> = looks.into_iter().collect::<Result<_, _>>()?;
     if times.max() == 0 {
-        return Ok(verdict(parts, 0, looks));
+        return Ok(verdict(parts, 0, looks).into());
     }
     let mut verdicts = all(parts.iter().map(|part| part.ask(commit, times, 1)).collect()).await;
     let granted =
@@ -67,7 +74,9 @@ pub(crate) async fn acquire(commit: &Commit, parts: &[SlotPart], times: Times) -
     let granted = if granted < times.min() { 0 } else { granted };
     return_surplus(commit, parts, &mut verdicts, granted).await;
     if granted > 0 {
-        return Ok(verdict(parts, granted, verdicts.into_iter().collect::<Result<_, _>>()?));
+        let verdicts: Vec<Verdict> = verdicts.into_iter().collect::<Result<_, _>>()?;
+        let undo = parts.iter().any(|part| part.is_claim).then(|| undo(commit, parts, &verdicts));
+        return Ok(Answered::with_undo(verdict(parts, granted, verdicts), undo));
     }
     let is_refusal =
         |answer: &Result<Verdict, Error>| answer.as_ref().is_ok_and(|verdict| !verdict.is_granted());
@@ -80,7 +89,19 @@ pub(crate) async fn acquire(commit: &Commit, parts: &[SlotPart], times: Times) -
     let looks = look(commit, parts, times).await;
     let denied =
         verdicts.into_iter().zip(looks).map(|(answer, look)| if is_refusal(&answer) { answer } else { look });
-    Ok(verdict(parts, 0, known(parts, denied.collect())))
+    Ok(verdict(parts, 0, known(parts, denied.collect())).into())
+}
+
+/// Refunds what a claim was granted.
+fn undo(commit: &Commit, parts: &[SlotPart], verdicts: &[Verdict]) -> Undo {
+    let of_part = |(part, verdict): (&SlotPart, &Verdict)| {
+        let entries = refunds(&commit.context, &part.args, &part.keys, verdict, verdict.times());
+        let slot = part.slot;
+        entries.into_iter().map(move |entry| (slot, entry))
+    };
+    let returns = parts.iter().zip(verdicts).flat_map(of_part).collect();
+    let claims = Arc::clone(&commit.claims);
+    Box::new(move || claims.give_back(returns))
 }
 
 /// Sends all parts, those of one slot and one kind one after the other. Parts behind one that
@@ -112,7 +133,7 @@ async fn all(asked: Vec<Result<VerdictReceiver, Error>>) -> Vec<Result<Verdict, 
     let mut verdicts = Vec::with_capacity(asked.len());
     for answer in asked {
         verdicts.push(match answer {
-            Ok(answer) => answer.await.unwrap_or_else(|_| Err(Cause::Stopped.into())),
+            Ok(answer) => answer.await.unwrap_or_else(|_| Err(Cause::Stopped.into())).map(Answered::accept),
             Err(error) => Err(error),
         });
     }
@@ -130,15 +151,8 @@ async fn return_surplus(
     for (part, answer) in parts.iter().zip(verdicts) {
         let Ok(verdict) = answer else { continue };
         let surplus = verdict.times().saturating_sub(keep);
-        let pairs = part.args.iter().zip(verdict.each()).zip(&part.keys);
-        pairs
-            .filter(|((args, _), _)| surplus > 0 && args.cost > 0)
-            .map(|((args, status), key)| {
-                let cost = args.cost.saturating_mul(u64::from(surplus));
-                let args = ScriptArgs { cost, ..args.clone() };
-                RefundEntry::refund(&commit.context.names, key, args, status.stamp())
-            })
-            .for_each(|entry| returns.add(part.slot, entry));
+        let entries = refunds(&commit.context, &part.args, &part.keys, verdict, surplus);
+        entries.into_iter().for_each(|entry| returns.add(part.slot, entry));
         if keep > 0 && surplus > 0 {
             *answer = Ok(part.kept(verdict, keep, surplus));
         }
@@ -197,6 +211,7 @@ impl SlotPart {
     fn ask(&self, commit: &Commit, times: Times, costs: u32) -> Result<VerdictReceiver, Error> {
         let cost = |args: &ScriptArgs| args.cost.saturating_mul(costs.into());
         let pairs = self.args.iter().map(|args| Pair { policy: &args.policy, cost: cost(args) }).collect();
-        commit.acquire(self.slot, AcquireRequest { pairs, keys: self.keys.clone(), times }, None)
+        let is_claim = self.is_claim && times != Times::LOOK;
+        commit.acquire(self.slot, AcquireRequest { pairs, keys: self.keys.clone(), times, is_claim }, None)
     }
 }

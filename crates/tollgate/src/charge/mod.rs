@@ -155,9 +155,14 @@ impl Charge {
     /// The first call counts. A later one changes nothing and returns zeros. It goes on in a task
     /// if the caller leaves.
     ///
-    /// While a store fails, the charge stays as it is: what is [charged](Settled::charged) may then
-    /// be more than `total`. What could not be charged is [forgiven](Settled::forgiven), and so is
-    /// all of a request that a failure policy let pass.
+    /// While a store cannot be asked, the charge stays as it is. The units that are
+    /// [charged](Settled::charged) may then be more than `total`. Units that could not be charged
+    /// are [forgiven](Settled::forgiven), and so are all units of a request that a failure policy
+    /// let pass.
+    ///
+    /// If the store does not answer in time, the units of the correction are
+    /// [unknown](Settled::unknown). A charge of more than was reserved then goes on in a task, for
+    /// a minute at most. Observers see how it ends.
     pub async fn settle(&self, total: u64) -> Settled {
         match self.0.take() {
             Some(reservation) => self.0.settle(reservation, total).finish().await,

@@ -94,7 +94,7 @@ impl Reservation {
     pub(crate) fn settled(&self, total: u64, corrected: Settled) -> Settled {
         let spent = self.spent;
         if self.grants.iter().all(|(_, granted)| granted.is_none()) {
-            return Settled { charged: spent, debt: 0, forgiven: total.saturating_sub(spent) };
+            return Settled { charged: spent, forgiven: total.saturating_sub(spent), ..Settled::default() };
         }
         let forgiven = corrected.forgiven.saturating_add(self.split(total).1);
         Settled { charged: spent.saturating_add(corrected.charged), forgiven, ..corrected }
@@ -149,7 +149,7 @@ mod tests {
             let (grants, corrected) = reservation.correction(&policy, &key, total);
             assert_eq!((grants.len(), corrected), (1, rest));
             let settled = reservation.settled(total, Settled { charged: rest, ..Settled::default() });
-            assert_eq!(settled, Settled { charged: rest, debt: 0, forgiven }, "{total}");
+            assert_eq!(settled, Settled { charged: rest, forgiven, ..Settled::default() }, "{total}");
         }
     }
 }

@@ -4,9 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tollgate_core::{Key, Policy, Settled};
 
 use super::reservation::{GrantStamp, Reservation};
@@ -28,7 +30,11 @@ pub(crate) trait Settler: Send + Sync + 'static {
         units: u64,
     ) -> SettlerFuture<'a, Result<Option<GrantStamp>, Denial>>;
 
-    /// Corrects what a reservation has charged.
+    /// How long a caller waits for a correction, if there is a limit. The correction goes on.
+    fn wait_limit(&self) -> Option<Duration>;
+
+    /// Corrects what a reservation has charged. A charge of more than was granted takes as long as
+    /// the store does.
     fn settle<'a>(
         &'a self,
         policy: &'a PolicyRef,
@@ -41,14 +47,17 @@ pub(crate) trait Settler: Send + Sync + 'static {
     fn show(&self, policy: &PolicyRef, settled: Settled);
 }
 
+/// No correction waits longer than that for a store that does not answer.
+const LONGEST_CORRECTION: Duration = Duration::from_secs(60);
+
 /// A correction that goes on.
 pub(crate) type CorrectionTask = JoinHandle<Settled>;
 
 /// A correction that has been started.
 pub(super) enum Correction {
     Done(Settled),
-    /// Goes on in a task.
-    Task(CorrectionTask),
+    /// Goes on in a task. Without an answer within the limit, the caller gets this.
+    Task(CorrectionTask, Option<Duration>, Settled),
     /// Goes on while it is polled, since there is no runtime.
     Alone(SettlerFuture<'static, Settled>),
 }
@@ -62,7 +71,10 @@ pub(super) fn start(
     total: u64,
     runtime: Option<Handle>,
 ) -> Correction {
-    let Some(key) = key else { return Correction::Done(Settled { charged: 0, debt: 0, forgiven: total }) };
+    let Some(key) = key else { return Correction::Done(Settled { forgiven: total, ..Settled::default() }) };
+    // What is less than the estimate ends with the wait of the store.
+    let limit = settler.wait_limit().filter(|_| total > reservation.reserved());
+    let unanswered = unanswered(&**settler, &policy, &key, &reservation, total);
     let mut open =
         Unsettled { settler: Arc::clone(settler), policy, key, reservation, total, is_done: false };
     let mut future: SettlerFuture<'static, Settled> = Box::pin(async move { open.finish().await });
@@ -71,7 +83,11 @@ pub(super) fn start(
     // A store in memory answers now. A task polls all others again.
     match (future.as_mut().poll(&mut Context::from_waker(Waker::noop())), &runtime) {
         (Poll::Ready(settled), _) => Correction::Done(settled),
-        (Poll::Pending, Some(runtime)) => Correction::Task(runtime.spawn(future)),
+        (Poll::Pending, Some(runtime)) => {
+            // Dropped after that, it shows that it was not answered.
+            let bounded = async move { timeout(LONGEST_CORRECTION, future).await.unwrap_or(unanswered) };
+            Correction::Task(runtime.spawn(bounded), limit, unanswered)
+        }
         (Poll::Pending, None) => Correction::Alone(future),
     }
 }
@@ -93,7 +109,10 @@ impl Correction {
         match self {
             Correction::Done(settled) => settled,
             // It fails only if the runtime stops. Observers have heard of it then.
-            Correction::Task(task) => task.await.unwrap_or_default(),
+            Correction::Task(task, Some(limit), unanswered) if Handle::try_current().is_ok() => {
+                timeout(limit, task).await.map_or(unanswered, Result::unwrap_or_default)
+            }
+            Correction::Task(task, ..) => task.await.unwrap_or_default(),
             Correction::Alone(future) => future.await,
         }
     }
@@ -101,14 +120,14 @@ impl Correction {
     /// Lets it go on. Returns the task, if it is not done yet.
     pub(super) fn detach(self) -> Option<CorrectionTask> {
         match self {
-            Correction::Task(task) => Some(task),
+            Correction::Task(task, ..) => Some(task),
             Correction::Done(_) | Correction::Alone(_) => None,
         }
     }
 }
 
 /// A reservation that is being settled. If this is dropped before the end, such as when its runtime
-/// has stopped, the charge stays, and observers hear of it.
+/// has stopped, observers hear that it was not answered.
 struct Unsettled {
     settler: Arc<dyn Settler>,
     policy: PolicyRef,
@@ -131,10 +150,20 @@ impl Unsettled {
 impl Drop for Unsettled {
     fn drop(&mut self) {
         if !self.is_done {
-            let (grants, total) =
-                self.reservation.correction(self.settler.policy(&self.policy), &self.key, self.total);
-            let unchanged = Settled::unchanged(&grants, total);
-            self.settler.show(&self.policy, self.reservation.settled(self.total, unchanged));
+            let Unsettled { settler, policy, key, reservation, total, .. } = self;
+            settler.show(policy, unanswered(&**settler, policy, key, reservation, *total));
         }
     }
+}
+
+/// What becomes of a correction that is not answered.
+fn unanswered(
+    settler: &dyn Settler,
+    policy: &PolicyRef,
+    key: &Key,
+    reservation: &Reservation,
+    total: u64,
+) -> Settled {
+    let (grants, rest) = reservation.correction(settler.policy(policy), key, total);
+    reservation.settled(total, Settled::unanswered(&grants, rest))
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::{
-    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Store, StoreError,
-    Then, Times, Timestamp, Verdict,
+    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Store,
+    StoreError, Then, Times, Timestamp, Verdict,
 };
 
 use super::circuit::{Admission, Circuit, Probed};
@@ -86,9 +86,9 @@ impl<S: Store> Store for Breaker<S> {
     }
 
     async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Self::Error> {
-        match self.shared.refuses_for() {
-            None => Role::Uncounted.after(&self.shared, self.store.renew(grants).await),
-            Some(retry_in) => Err(BreakerError::Open { retry_in }),
+        match self.shared.admit_uncounted(!grants.is_empty()) {
+            Ok(role) => role.after(&self.shared, self.store.renew(grants).await),
+            Err(retry_in) => Err(BreakerError::Open { retry_in }),
         }
     }
 
@@ -98,6 +98,10 @@ impl<S: Store> Store for Breaker<S> {
 
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.store.sent_claims()
     }
 
     fn patient(&self) -> Breaker<S> {
@@ -146,8 +150,8 @@ pub enum Role {
     Passing(u32),
     /// The probe.
     Probe(Probe),
-    /// A refund, a correction, a reset, an empty request or a check in shadow. Its answer does not
-    /// count.
+    /// A refund, a correction, a renewal, a reset, an empty request or a check in shadow. Its
+    /// answer does not count.
     Uncounted,
 }
 
@@ -201,23 +205,16 @@ impl SharedCircuit {
         }
     }
 
-    /// Refuses a refund, a correction, a reset or a check in shadow unless the circuit is closed.
-    /// They are never probes.
+    /// Refuses an operation that does not count until the next probe is due. It is never a probe.
+    /// On a quiet node there is none, and corrections must not fail for ever.
     fn admit_uncounted(&self, asks: bool) -> Result<Role, Duration> {
         match self.refuses_until.load(Ordering::Acquire) {
             until if asks && until > 0 => {
-                Err(Timestamp::from_micros(until).saturating_since(self.settings.clock.now()))
+                let left = Timestamp::from_micros(until).saturating_since(self.settings.clock.now());
+                if left.is_zero() { Ok(Role::Uncounted) } else { Err(left) }
             }
             _ => Ok(Role::Uncounted),
         }
-    }
-
-    /// For how much longer the circuit refuses, if it does. Without requests there is no probe, and
-    /// renewals must not fail for ever.
-    fn refuses_for(&self) -> Option<Duration> {
-        let until = Timestamp::from_micros(self.refuses_until.load(Ordering::Acquire));
-        let left = until.saturating_since(self.settings.clock.now());
-        (!left.is_zero()).then_some(left)
     }
 
     #[inline]

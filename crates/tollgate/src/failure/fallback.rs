@@ -10,8 +10,8 @@ use std::time::Duration;
 use pin_project::pin_project;
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Grant, Key, OwnedCheck, Policy, PolicyError, Renewal, Reply, Settled, Share, Source, Store,
-    StoreError, Then, Times, Verdict, Wait,
+    Check, Grant, Key, OwnedCheck, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Share, Source,
+    Store, StoreError, Then, Times, Verdict, Wait,
 };
 
 use super::both::Both;
@@ -59,9 +59,7 @@ impl<S: Store, F: Store<Error = Infallible>> Fallback<S, F> {
         if is_by_share {
             return self.substitute.settle(grants, total).await;
         }
-        let answer = self.store.settle(grants, total).await;
-        self.substitute.outage.record(&answer);
-        answer.unwrap_or_else(|_| Settled::unchanged(grants, total))
+        self.substitute.outage.settled(self.store.settle(grants, total).await, grants, total)
     }
 }
 
@@ -110,7 +108,8 @@ impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
         let of_older = Settled::unchanged(&older, 0).charged.min(total);
         let first = self.settle_in(is_by_share, &newer, total - of_older).await;
         let then = self.settle_in(!is_by_share, &older, of_older).await;
-        Ok(Settled { charged: first.charged + then.charged, ..first })
+        let (charged, unknown) = (first.charged + then.charged, first.unknown + then.unknown);
+        Ok(Settled { charged, unknown, ..first })
     }
 
     /// Renews each slot in the store that granted it.
@@ -134,6 +133,10 @@ impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
 
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.store.sent_claims()
     }
 
     fn patient(&self) -> Fallback<S, F> {

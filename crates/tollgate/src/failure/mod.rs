@@ -97,12 +97,18 @@
 //! or refuses after a timeout may therefore be charged: once at most, and the charge stays. A
 //! request that [`Fallback`] decides may be charged in both stores.
 //!
+//! A set with a slot of [requests in flight](crate::Policy::in_flight) is the exception, if the
+//! store has [`sent_claims`](crate::store::Store::sent_claims), as `RedisStore` has: what it grants
+//! too late is given back at once, with the rates of the set. A request that passed open goes on
+//! without the slot.
+//!
 //! # During an outage
 //! - Under `fail_open` and `fail_closed`, the [`Report`](crate::Report) of a
 //!   [look](crate::Limiter::look), or of a request that passed, has no statuses. Under a fallback
 //!   it shows the share: [`Report::share`](crate::Report::share).
 //! - What the store granted cannot be [refunded](crate::Limiter::refund) to it and stays charged. A
-//!   [reset](crate::Limiter::reset) does not reach the store. What a fallback granted is refunded
+//!   [reset](crate::Limiter::reset) does not reach the store. An open circuit refuses both until
+//!   the next probe is due. What a fallback granted is refunded
 //!   to the fallback, even if the store is back. What passed open has no refund: no charge is
 //!   known.
 //! - A request that costs nothing passes, as always.

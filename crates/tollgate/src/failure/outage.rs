@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use tollgate_core::{After, Grant, Renewal, Source, StoreError, Verdict};
+use tollgate_core::{After, Grant, Renewal, Settled, Source, StoreError, Verdict};
 
 use super::event::{Event, EventObservers};
 #[cfg(feature = "tracing")]
@@ -73,6 +73,17 @@ impl Outage {
             }
             Err(error) => watch.record_failure(error),
         }
+    }
+
+    /// Records the answer to a correction. If the store failed, what became of it may be unknown.
+    pub(super) fn settled<E: StoreError>(
+        &self,
+        answer: Result<Settled, E>,
+        grants: &[Grant<'_>],
+        total: u64,
+    ) -> Settled {
+        self.record(&answer);
+        answer.unwrap_or_else(|error| Settled::after_failure(&error, grants, total))
     }
 
     /// Records the answer to renewals. If the store failed, the slots keep the leases that they

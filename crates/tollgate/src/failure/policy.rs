@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use tollgate_core::{
-    After, Check, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Source, Store, StoreError, Then,
-    Times, Verdict,
+    After, Check, Grant, Key, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Source, Store,
+    StoreError, Then, Times, Verdict,
 };
 
 use super::event::Event;
@@ -76,9 +76,7 @@ impl<S: Store> Store for FailurePolicy<S> {
     }
 
     async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Infallible> {
-        let answer = self.store.settle(grants, total).await;
-        self.outage.record(&answer);
-        Ok(answer.unwrap_or_else(|_| Settled::unchanged(grants, total)))
+        Ok(self.outage.settled(self.store.settle(grants, total).await, grants, total))
     }
 
     async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Infallible> {
@@ -91,6 +89,10 @@ impl<S: Store> Store for FailurePolicy<S> {
 
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.store.sent_claims()
     }
 
     fn patient(&self) -> FailurePolicy<S> {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use pin_project::pin_project;
 use tollgate_core::{
-    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Store, StoreError,
-    Then, Times, Verdict,
+    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Store,
+    StoreError, Then, Times, Verdict,
 };
 
 use crate::setup_error::SetupError;
@@ -116,6 +116,10 @@ impl<S: Store> Store for Timeout<S> {
 
     fn wait_limit(&self) -> Option<Duration> {
         Some(self.store.wait_limit().map_or(self.limit, |limit| limit.min(self.limit)))
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.store.sent_claims()
     }
 
     fn patient(&self) -> Timeout<S> {

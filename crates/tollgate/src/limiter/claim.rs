@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pin_project::pin_project;
 use tokio::runtime::Handle;
-use tokio::time::timeout_at;
+use tokio::time::{sleep, timeout_at};
 use tollgate_core::{Reply, Store, Times, Verdict, Wait};
 
 use super::decider::Decider;
@@ -19,6 +19,9 @@ use crate::time::{YEAR, timer_now};
 
 /// How long a refused request waits for a release of this process at most.
 const LONGEST_RELEASE: Duration = Duration::from_secs(1);
+
+/// The pause between two looks for claims that are not answered yet.
+const CLAIMS_LOOK: Duration = Duration::from_millis(10);
 
 /// A verdict, and the slots that it granted.
 pub(crate) type Claimed = (Verdict, Slot);
@@ -83,8 +86,10 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// Releases the slots of this process: see `Limiter::give_back`.
     pub(super) async fn give_back(&self) {
-        if let Some(slots) = &self.slots {
-            slots.give_back().await;
+        let Some(slots) = &self.slots else { return };
+        slots.give_back().await;
+        while self.store.sent_claims().is_some_and(|claims| claims.unanswered() > 0) {
+            sleep(CLAIMS_LOOK).await;
         }
     }
 
@@ -149,6 +154,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                     let slot = slots.held(&asks, &verdict, asked);
                     (verdict, slot)
                 });
+                if self.store.sent_claims().is_some() {
+                    return Reply::Later(claim);
+                }
                 Reply::Later(Box::pin(ToTheEnd { claim: Some(claim), runtime: Handle::try_current().ok() }))
             }
         }
@@ -162,8 +170,8 @@ fn asking<S: Store>(claim: Reply<Claimed, ClaimFuture>) -> Reply<Claimed, Asking
     }
 }
 
-/// A claim that goes on if its caller leaves, and releases what it was granted then. Otherwise the
-/// slot would stay taken until its lease ends.
+/// A claim in a store that does not end abandoned claims by itself. It goes on if its caller
+/// leaves, and releases what it was granted then.
 struct ToTheEnd {
     /// `None` once it was answered.
     claim: Option<ClaimFuture>,

@@ -404,6 +404,9 @@ where
     /// and does not wait for its requests: other processes need not wait for the end of its leases.
     /// The requests find their [`Slot`](crate::Slot) lost.
     ///
+    /// It also waits for claims that were sent and not answered, whose callers have gone: what they
+    /// are granted is given back.
+    ///
     /// Slots of a store in memory end with the process. Bound the wait by a timeout: the store may
     /// be silent.
     pub async fn give_back(&self) {

@@ -1,6 +1,7 @@
 //! How charges reach the store that granted them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate_core::{Key, Policy, Settled, Store};
 
@@ -28,6 +29,10 @@ impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
         Box::pin(async move { Ok(self.charge_more(ask).await?.granted(0)) })
     }
 
+    fn wait_limit(&self) -> Option<Duration> {
+        self.store.wait_limit()
+    }
+
     fn settle<'a>(
         &'a self,
         policy: &'a PolicyRef,
@@ -37,8 +42,12 @@ impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
     ) -> SettlerFuture<'a, Settled> {
         Box::pin(async move {
             let (grants, rest) = reservation.correction(self.policies.policy(policy), key, total);
+            let granted = grants.iter().fold(0_u64, |sum, grant| sum.saturating_add(grant.units));
             let corrected = if grants.is_empty() {
                 Settled::default()
+            } else if rest > granted {
+                // No request waits for it, and what a stall makes late would be forgiven.
+                self.store.patient().settle(&grants, rest).await.unwrap_or_else(NeverFails::never)
             } else {
                 self.store.settle(&grants, rest).await.unwrap_or_else(NeverFails::never)
             };

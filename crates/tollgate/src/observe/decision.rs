@@ -41,8 +41,9 @@ impl<'a> Decision<'a> {
         self.outcome
     }
 
-    /// Returns the units that the request costs, or that were settled, forgiven or released. 0 if
-    /// the rule did not apply or found no key, or if a block starts or is dropped.
+    /// Returns the units that the request costs, or that the [outcome](Decision::outcome) is about:
+    /// settled, forgiven, unknown or released. 0 if the rule did not apply or found no key, or if a
+    /// block starts or is dropped.
     pub fn units(&self) -> u64 {
         self.units
     }
@@ -101,6 +102,9 @@ pub enum Outcome {
     Settled,
     /// A [`Charge`](crate::Charge) has ended: so many units were used, and no caller pays for them.
     Forgiven,
+    /// A [`Charge`](crate::Charge) has ended: the store did not answer, so it is not known whether
+    /// so many units are charged.
+    Unknown,
     /// A request no longer holds its [slot](crate::Slot): it has ended, or gave it back before. It
     /// was [`Allowed`](Outcome::Allowed) before.
     Released,
@@ -121,7 +125,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes.
-    pub const ALL: [Outcome; 16] = [
+    pub const ALL: [Outcome; 17] = [
         Outcome::Skipped,
         Outcome::Allowed,
         Outcome::Delayed,
@@ -132,6 +136,7 @@ impl Outcome {
         Outcome::NoKey,
         Outcome::Settled,
         Outcome::Forgiven,
+        Outcome::Unknown,
         Outcome::Released,
         Outcome::BlockStarted,
         Outcome::BlockDropped,
@@ -167,6 +172,7 @@ impl Outcome {
             Outcome::NoKey => "no-key",
             Outcome::Settled => "settled",
             Outcome::Forgiven => "forgiven",
+            Outcome::Unknown => "unknown",
             Outcome::Released => "released",
             Outcome::BlockStarted => "block-started",
             Outcome::BlockDropped => "block-dropped",

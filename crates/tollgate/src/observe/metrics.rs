@@ -242,8 +242,8 @@ fn units_of(policy: &str, outcome: Outcome) -> Counter {
 
 /// Whether it follows a decision: how a charge or a slot ends, or what becomes of a block.
 fn decides_nothing(outcome: Outcome) -> bool {
-    use Outcome::{BlockDropped, BlockStarted, Forgiven, Released, Settled};
-    matches!(outcome, Settled | Forgiven | Released | BlockStarted | BlockDropped)
+    use Outcome::{BlockDropped, BlockStarted, Forgiven, Released, Settled, Unknown};
+    matches!(outcome, Settled | Forgiven | Unknown | Released | BlockStarted | BlockDropped)
 }
 
 /// Whether a source can decide so, for a policy that may delay and that others apply with.

@@ -156,10 +156,13 @@ impl Observers {
 
     /// Shows how a charge has ended. No span sees it, since that of the request may have ended.
     pub(crate) fn settled(&self, policies: &PolicySet, policy: &PolicyRef, settled: Settled) {
-        let Settled { charged, forgiven, .. } = settled;
+        let Settled { charged, forgiven, unknown, .. } = settled;
         self.ended(policies, policy, Outcome::Settled, charged);
         if forgiven > 0 {
             self.ended(policies, policy, Outcome::Forgiven, forgiven);
+        }
+        if unknown > 0 {
+            self.ended(policies, policy, Outcome::Unknown, unknown);
         }
     }
 

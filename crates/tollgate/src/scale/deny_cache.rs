@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    After, Check, Clock, Grant, Key, Policy, PolicyError, Quota, Renewal, Reply, Settled, Source, Stamp,
-    Status, Store, Then, Times, Timestamp, Verdict, Wait,
+    After, Check, Clock, Grant, Key, Policy, PolicyError, Quota, Renewal, Reply, SentClaims, Settled, Source,
+    Stamp, Status, Store, Then, Times, Timestamp, Verdict, Wait,
 };
 
 use crate::table::digest::Digest;
@@ -382,6 +382,10 @@ impl<S: Store> Store for DenyCache<S> {
 
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.store.sent_claims()
     }
 
     fn patient(&self) -> DenyCache<S> {

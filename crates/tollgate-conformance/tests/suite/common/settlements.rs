@@ -46,7 +46,7 @@ pub(super) async fn settle(store: &OneLock, grants: &[Grant<'_>], total: u64) ->
             *store.lock() = before;
             record(within, now);
             let charged = granted + within;
-            return Ok(Settled { charged, debt: 0, forgiven: total - charged });
+            return Ok(Settled { charged, forgiven: total - charged, ..Settled::default() });
         }
         Mistake::ChargeLandsInTheNextWindow if counts_in_windows(&twice) => {
             *store.lock() = before;
@@ -67,6 +67,7 @@ pub(super) async fn settle(store: &OneLock, grants: &[Grant<'_>], total: u64) ->
                 charged: settled.charged + charged,
                 debt: settled.debt + charged,
                 forgiven,
+                unknown: 0,
             });
         }
         Mistake::NoDebtIsReported => return Ok(Settled { debt: 0, ..settled }),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    After, Algorithm, Check, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Source, Status, Store,
-    Then, Times, Verdict, Wait,
+    After, Algorithm, Check, Grant, Key, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Source,
+    Status, Store, Then, Times, Verdict, Wait,
 };
 
 use super::books::Books;
@@ -271,6 +271,10 @@ impl<S: Store> Store for Leases<S> {
 
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.store.sent_claims()
     }
 
     fn patient(&self) -> Leases<S> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{
-    After, Check, Grant, Key, OwnedCheck, Policy, PolicyError, Renewal, Reply, Settled, Store, Then, Times,
-    UsageLog, Verdict,
+    After, Check, Grant, Key, OwnedCheck, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Store,
+    Then, Times, UsageLog, Verdict,
 };
 
 use super::book::Book;
@@ -90,6 +90,10 @@ impl<S: Store> Store for UsageCounter<S> {
 
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.store.sent_claims()
     }
 
     fn patient(&self) -> UsageCounter<S> {

@@ -1,0 +1,71 @@
+//! Claims of slots whose callers have gone. What such a claim is granted is refunded as soon as its
+//! answer comes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tollgate_core::{Quota, SentClaims, StoreError};
+
+use super::caller::VerdictReceiver;
+use super::context::CallContext;
+use super::refund_batch::RefundEntry;
+use super::returns::Returns;
+use crate::error::{Cause, Error};
+
+/// Queues a part of [`Returns`].
+type SendRefunds = dyn Fn(u16, Vec<RefundEntry>) -> Result<VerdictReceiver, Error> + Send + Sync;
+
+/// The pauses before a refund is sent again of which nothing was executed.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The claims of a store.
+pub(crate) struct Claims {
+    pub(crate) counts: SentClaims,
+    pub(super) context: Arc<CallContext>,
+    send: Box<SendRefunds>,
+}
+
+impl Claims {
+    pub(super) fn new(
+        counts: SentClaims,
+        context: Arc<CallContext>,
+        send: impl Fn(u16, Vec<RefundEntry>) -> Result<VerdictReceiver, Error> + Send + Sync + 'static,
+    ) -> Claims {
+        Claims { counts, context, send: Box::new(send) }
+    }
+
+    /// Refunds what a claim was granted, in each slot of a Cluster. It is lost if that fails.
+    pub(crate) fn give_back(self: &Arc<Self>, returns: Returns) {
+        let (claim, claims) = (self.counts.send(1), Arc::clone(self));
+        let lease = returns.entries().filter_map(RefundEntry::lease).max().unwrap_or(Quota::DEFAULT_LEASE);
+        self.context.runtime.spawn(async move {
+            if timeout(lease, claims.refund_all(returns)).await.is_ok_and(|result| result.is_ok()) {
+                claim.answered();
+            }
+        });
+    }
+
+    /// Sends refunds, again after a pause if nothing was executed: connections that were replaced
+    /// during a stall may not be back yet.
+    async fn refund_all(&self, returns: Returns) -> Result<(), Error> {
+        let (mut returns, mut pause) = (returns, FIRST_PAUSE);
+        let parts = std::iter::from_fn(|| returns.send_next(|slot, part| (slot, part))).flatten();
+        for (slot, entries) in parts {
+            while let Err(error) = self.refund(slot, entries.clone()).await {
+                if !error.executed_nothing() {
+                    return Err(error);
+                }
+                sleep(pause).await;
+                pause = LONGEST_PAUSE.min(2 * pause);
+            }
+        }
+        Ok(())
+    }
+
+    async fn refund(&self, slot: u16, entries: Vec<RefundEntry>) -> Result<(), Error> {
+        let answer = (self.send)(slot, entries)?.await;
+        answer.unwrap_or_else(|_| Err(Cause::Stopped.into())).map(drop)
+    }
+}
