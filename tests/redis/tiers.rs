@@ -136,7 +136,11 @@ async fn what_a_class_used_beyond_its_estimate_is_charged_by_the_whole_quota() {
                 let mut permit = batch.check(&Head::from(&request)).await.unwrap();
                 let charge = batch.charge(&mut permit, "tokens");
                 let settled = charge.settle(9).await;
-                assert_eq!(settled, Settled { charged: 9, debt: 0, forgiven: 0 }, "{algorithm:?}");
+                assert_eq!(
+                    settled,
+                    Settled { charged: 9, debt: 0, forgiven: 0, unknown: 0 },
+                    "{algorithm:?}"
+                );
                 assert!(batch.check(&Head::from(&request)).await.is_err());
                 assert!(all.check(&key, 1).await.is_ok() && all.check(&key, 1).await.is_err());
                 all.reset(&key).await;
