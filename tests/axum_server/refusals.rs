@@ -147,11 +147,11 @@ async fn a_client_that_does_not_wait_for_100_gets_its_answer() {
 
 #[tokio::test]
 async fn the_bound_of_a_layer_can_be_changed() {
-    let no_drain = refuse_all().drain_body(0, Duration::from_secs(1));
+    let no_drain = refuse_all().drain_body(0, Duration::from_secs(60));
     let mut client = Client::connect(server(no_drain).await).await;
     client.send(head("content-length: 10")).await;
     assert_eq!(client.answer_to("POST").await.status, REFUSED);
-    assert!(client.is_closed_within(Duration::from_millis(500)).await, "at once");
+    assert!(client.is_closed_within(Duration::from_secs(30)).await, "at once");
 
     let long = refuse_all().drain_body(8 << 20, Duration::from_secs(30));
     let mut client = Client::connect(server(long).await).await;

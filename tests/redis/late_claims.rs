@@ -331,9 +331,9 @@ async fn a_late_grant_over_nodes_is_refunded_on_each() {
     let (slots, rate) = (slots(300), rate());
     let keys = [Key::from("ada"), Key::from(cluster::elsewhere(&cluster, &prefix, "ada"))];
     let set = [Check::new(&slots, &keys[0], 1), Check::new(&rate, &keys[1], 1)];
-    for node in 0..2 {
+    for key in &keys {
         eventually("a verdict", async || store.acquire(&set, Times::LOOK).wait().await.is_ok()).await;
-        let (_, silent) = cluster::home(&cluster, &prefix, &keys[node].to_string());
+        let (_, silent) = cluster::home(&cluster, &prefix, &key.to_string());
         silent.pause().unwrap();
         let hasty = hasty(&store);
         let mut late = JoinSet::new();

@@ -30,7 +30,7 @@ pub fn keeps_the_contract_of<S>(suite: Suite, make: impl Fn(Clock) -> S + Send +
 where
     S: Store<Error: Debug>,
 {
-    within(Duration::from_secs(30), move || {
+    within(Duration::from_secs(600), move || {
         let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(suite.run(async |clock| make(clock)));
     });
