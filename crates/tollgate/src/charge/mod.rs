@@ -129,7 +129,8 @@ impl Charge {
     /// on with less.
     ///
     /// Say first what was [used](Charge::used): of grants that are used up, nothing is kept in
-    /// memory. It never waits, and always succeeds if the rule did not apply to the request. What
+    /// memory. Of others, 128 are kept that other requests of the key came between. Beyond that the
+    /// oldest count as used, and are not refunded. It never waits, and always succeeds if the rule did not apply to the request. What
     /// is granted after it was settled stays charged. If the future is dropped before it is ready,
     /// the units may have been charged.
     ///
@@ -140,7 +141,7 @@ impl Charge {
         let Some(key) = key.as_ref().filter(|_| units > 0) else { return Ok(()) };
         let granted = settler.extend(policy, key, units).await?;
         if let Some(reservation) = &mut *self.0.reservation() {
-            reservation.extend(units, granted);
+            reservation.extend(settler.policy(policy), units, granted);
         }
         Ok(())
     }
