@@ -199,3 +199,17 @@ async fn a_block_that_the_store_fails_to_start_is_shown_as_dropped() {
     limiter.block("p", &Key::from("ada")).await;
     assert_eq!(eye.outcomes(), named(&[("p", Outcome::BlockDropped, 0)]));
 }
+
+/// Otherwise the second panic would abort the process, and this test with it.
+#[tokio::test]
+async fn an_observer_may_panic_while_a_handler_panics() {
+    let limiter = Limiter::new([Policy::in_flight("slots", 1)])
+        .observe(|decision| assert_ne!(decision.outcome(), Outcome::Released, "the observer panics"));
+    let (key, of_handler) = (Key::from("ada"), limiter.clone());
+    let handler = tokio::spawn(async move {
+        let _permit = of_handler.check(&Key::from("ada"), 1).await.unwrap();
+        panic!("the handler panics");
+    });
+    assert!(handler.await.unwrap_err().is_panic());
+    assert_eq!(limiter.look(&key).await.unwrap().statuses()[0].remaining(), 1);
+}

@@ -12,7 +12,9 @@ pub mod stores;
 
 use std::fmt;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread::panicking;
 use std::time::Duration;
 
 use tollgate_core::{Clock, Policy, Settled, Source, Status, Timestamp, Verdict, Wait};
@@ -185,9 +187,14 @@ impl Observers {
     }
 
     fn ended(&self, policies: &PolicySet, policy: &PolicyRef, outcome: Outcome, units: u64) {
-        if let Some(watch) = &self.0 {
-            let of_rule = Decision::of_rule(policies.policy(policy), policies.named(policy), outcome);
-            watch.observe(&Decision { units, source: Source::Store, ..of_rule });
+        let Some(watch) = &self.0 else { return };
+        let of_rule = Decision::of_rule(policies.policy(policy), policies.named(policy), outcome);
+        let decision = Decision { units, source: Source::Store, ..of_rule };
+        if panicking() {
+            // A handler panics, and its slot is dropped. A second panic would abort the process.
+            let _ = catch_unwind(AssertUnwindSafe(|| watch.observe(&decision)));
+        } else {
+            watch.observe(&decision);
         }
     }
 
