@@ -112,7 +112,8 @@ pub enum Outcome {
     /// started it was [`Denied`](Outcome::Denied) before.
     BlockStarted,
     /// A block of a key was to start, and did not: the [store in
-    /// memory](crate::memory#what-is-never-shared) had no room for it, or the store failed.
+    /// memory](crate::memory#what-is-never-shared) had no room for it, or the store failed. If that
+    /// did not answer, the block may go on.
     BlockDropped,
     /// A rule in [shadow](crate::Rule::shadow) would let the request pass. It counted the units.
     ShadowAllowed,

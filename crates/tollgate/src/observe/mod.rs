@@ -177,7 +177,7 @@ impl Observers {
     pub(crate) fn block_settled(&self, policies: &PolicySet, rule: usize, settled: Settled) {
         // A block is charged as one unit. What is charged while another goes on is debt.
         let outcome = match settled {
-            Settled { forgiven: 1.., .. } => Outcome::BlockDropped,
+            Settled { forgiven: 1.., .. } | Settled { unknown: 1.., .. } => Outcome::BlockDropped,
             Settled { charged, debt, .. } if charged > debt => Outcome::BlockStarted,
             _ => return,
         };
