@@ -7,6 +7,7 @@ mod deadlines;
 mod keys;
 mod paths;
 mod refusals;
+mod stream_resets;
 mod verdicts;
 mod websockets;
 
