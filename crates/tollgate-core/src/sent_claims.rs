@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts the claims of slots that a store has sent: see
+/// ClaimCounts the claims of slots that a store has sent: see
 /// [`Store::sent_claims`](crate::Store::sent_claims). Clones share the counts.
 ///
 /// ```
@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// assert_eq!((claims.unanswered(), claims.lost()), (0, 1));
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct SentClaims(Arc<Counts>);
+pub struct SentClaims(Arc<ClaimCounts>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct ClaimCounts {
     unanswered: AtomicU64,
     lost: AtomicU64,
 }
@@ -40,7 +40,7 @@ impl SentClaims {
         self.0.lost.load(Ordering::Relaxed)
     }
 
-    /// Counts claims that a store sends now. They are lost if the result is dropped without an
+    /// ClaimCounts claims that a store sends now. They are lost if the result is dropped without an
     /// answer.
     #[must_use = "claims are lost if it is dropped"]
     pub fn send(&self, claims: u64) -> UnansweredClaims {
@@ -52,7 +52,7 @@ impl SentClaims {
 /// Claims that were sent and not answered yet. Dropped, they are lost.
 #[derive(Debug)]
 pub struct UnansweredClaims {
-    counts: Arc<Counts>,
+    counts: Arc<ClaimCounts>,
     claims: u64,
 }
 

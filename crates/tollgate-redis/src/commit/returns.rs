@@ -19,14 +19,14 @@ pub(crate) enum ReturnKind {
 }
 
 /// Entries of one kind and one slot of a Cluster.
-struct Parts {
+struct ReturnParts {
     slot: u16,
     kind: ReturnKind,
-    parts: VecDeque<Part>,
+    parts: VecDeque<ReturnPart>,
 }
 
 #[derive(Default)]
-struct Part {
+struct ReturnPart {
     entries: Vec<RefundEntry>,
     work: u32,
 }
@@ -34,19 +34,19 @@ struct Part {
 /// Entries to be sent, in parts of the most work that a call carries. The parts of one slot and one
 /// kind are sent one after the other, so that others get their turn between them.
 #[derive(Default)]
-pub(crate) struct Returns(Vec<Parts>);
+pub(crate) struct Returns(Vec<ReturnParts>);
 
 impl Returns {
     pub(crate) fn add(&mut self, slot: u16, entry: RefundEntry) {
         let kind = entry.kind();
         let at = self.0.iter().position(|parts| (parts.slot, parts.kind) == (slot, kind));
         let at = at.unwrap_or_else(|| {
-            self.0.push(Parts { slot, kind, parts: VecDeque::new() });
+            self.0.push(ReturnParts { slot, kind, parts: VecDeque::new() });
             self.0.len() - 1
         });
         let (parts, work) = (&mut self.0[at].parts, entry.work());
         if parts.back().is_none_or(|last| last.work.saturating_add(work) > MOST_WORK_OF_REFUNDS) {
-            parts.push_back(Part::default());
+            parts.push_back(ReturnPart::default());
         }
         if let Some(last) = parts.back_mut() {
             last.work = last.work.saturating_add(work);
@@ -68,7 +68,7 @@ impl Returns {
     pub(crate) fn send_next<T>(&mut self, send: impl FnMut(u16, Vec<RefundEntry>) -> T) -> Option<Vec<T>> {
         let mut send = send;
         self.0.retain(|parts| !parts.parts.is_empty());
-        let next = |parts: &mut Parts| Some((parts.slot, parts.parts.pop_front()?.entries));
+        let next = |parts: &mut ReturnParts| Some((parts.slot, parts.parts.pop_front()?.entries));
         let sent: Vec<T> = self.0.iter_mut().filter_map(next).map(|(slot, part)| send(slot, part)).collect();
         (!sent.is_empty()).then_some(sent)
     }
