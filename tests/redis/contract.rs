@@ -31,7 +31,8 @@ pub(crate) fn holds(suite: Suite, url: &str, layout: SlidingLogLayout) {
         let builder = RedisStore::builder(url).prefix(prefix()).sliding_log(layout).clock(clock);
         // The suite takes 99,991 units at once, and the other tests of the binary run at the same
         // time.
-        builder.response_timeout(Duration::from_secs(60)).connect().await.unwrap()
+        let patience = Duration::from_secs(60);
+        builder.connect_timeout(patience).response_timeout(patience).connect().await.unwrap()
     };
     runtime.block_on(async {
         suite.clone().run(&make).await;
