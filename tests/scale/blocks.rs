@@ -1,4 +1,5 @@
-//! Leases beside blocks: units and the permission to spend them are both fetched ahead.
+//! Leases of keys that may be blocked: units and the permission to spend them are both fetched
+//! ahead.
 
 use std::time::Duration;
 

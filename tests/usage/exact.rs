@@ -197,8 +197,8 @@ async fn invented_keys_do_not_grow_the_usage_without_bound() {
         let check = [Check::new(&policy, &key, 1)];
         assert!(store.acquire(&check, Times::ONCE).wait().await.unwrap().is_granted());
         if n % 10 == 0 {
-            // Used all the time, so it stays: it would have to be the oldest of eight neighbours, of
-            // which all but a few have been there for hundreds of requests.
+            // Used all the time, so it stays. The oldest of eight neighbours is evicted, and most
+            // have been there for hundreds of requests.
             ask(&store, &policy, "ada").await;
         }
         time.advance(Duration::from_millis(1));

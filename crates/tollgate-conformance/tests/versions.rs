@@ -248,7 +248,8 @@ fn versions_in_random_orders_match_the_oracle() {
     }
 }
 
-/// 600 an hour at once, asked for once in 3,606 s, beside a burst of 10: ten hours.
+/// 600 an hour at once, asked for once in 3,606 s, and a version with a burst of 10 that is asked
+/// all the time: ten hours.
 #[test]
 fn a_slow_version_gets_no_bucket_each_hour_beside_a_fast_one() {
     let mut key = Play::new(vec![hourly(600, 600), hourly(600, 10)]);

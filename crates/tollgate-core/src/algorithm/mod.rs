@@ -25,8 +25,8 @@
 //! A server that takes over from another may have an older clock. No algorithm then refills
 //! anything, and none blocks a caller for longer than its fullest state would. Usage with a future
 //! time counts as if it had happened now. For a token bucket it is that of another
-//! [version](Policy::version_burst). A leaky bucket refuses until the clock has caught up, or for 128
-//! windows at most, since its queue may be that of another version.
+//! [version](Policy::version_burst). A leaky bucket refuses until the clock has caught up, or for
+//! 128 windows at most, since its queue may be that of another version.
 //!
 //! # Deciding
 //!

@@ -15,8 +15,8 @@
 //! From top to bottom, each module imports only those below it: this one, `lane`, `check_batch`,
 //! `claims`, `returns` and `refund_batch`, `group`, `silence`, `context`, `server_clock`,
 //! `acquire_request`, `caller`, `pace`. `group` has the queues, and bounds how many requests a call
-//! carries. `pace` bounds how much work it carries. `claims` refunds what is granted to callers that
-//! have gone.
+//! carries. `pace` bounds how much work it carries. `claims` refunds what is granted to callers
+//! that have gone.
 
 mod acquire_request;
 mod caller;

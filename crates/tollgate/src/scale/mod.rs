@@ -49,8 +49,9 @@
 //!   [timeout](crate::StoreExt::timeout) of requests. They end when the store itself gives up.
 //! - **A process that is killed loses at most *C* units of a key.** It never spends them twice. A
 //!   process that ends with [`Leases::give_back`] loses none.
-//! - **A [block](tollgate_core::Policy::block_after) that another process starts** is heeded when what
-//!   this process holds ends, so after *d* at most. One that this process starts is heeded at once.
+//! - **A [block](tollgate_core::Policy::block_after) that another process starts** is heeded when
+//!   what this process holds ends, so after *d* at most. One that this process starts is heeded at
+//!   once.
 //! - **After a [reset](crate::Limiter::reset) by another process**, units from before it may be
 //!   spent or refunded: at most *N* × *C* of a key, for at most *d*, and for up to a minute if
 //!   their refund is sent again. A reset by this process drops what it holds.
