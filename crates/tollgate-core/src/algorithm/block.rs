@@ -4,7 +4,7 @@
 //! runs.
 
 use crate::policy::Policy;
-use crate::verdict::Stamp;
+use crate::store::verdict::Stamp;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Block {

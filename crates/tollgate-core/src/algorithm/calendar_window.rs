@@ -4,7 +4,7 @@
 
 use super::bounded;
 use crate::policy::{Algorithm, Policy};
-use crate::verdict::Stamp;
+use crate::store::verdict::Stamp;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CalendarCount {
@@ -69,7 +69,7 @@ fn furthest(policy: &Policy, now: u64, end: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boundaries::Boundaries;
+    use crate::policy::Boundaries;
     use crate::quota::Quota;
 
     /// With a nominal window of 80 ms.

@@ -2,7 +2,7 @@
 
 use super::bounded;
 use crate::policy::{Algorithm, Policy};
-use crate::verdict::Stamp;
+use crate::store::verdict::Stamp;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FixedWindow {

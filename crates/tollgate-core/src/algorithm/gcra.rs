@@ -9,7 +9,7 @@
 
 use crate::exact::Exact;
 use crate::policy::Policy;
-use crate::verdict::Stamp;
+use crate::store::verdict::Stamp;
 
 /// TAT, in rational microseconds since the epoch. The epoch itself if the key has used nothing.
 ///

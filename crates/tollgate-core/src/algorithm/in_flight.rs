@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::policy::{Algorithm, Policy};
-use crate::verdict::Stamp;
+use crate::store::verdict::Stamp;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UnitsInFlight {

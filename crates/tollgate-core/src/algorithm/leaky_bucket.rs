@@ -7,7 +7,7 @@
 use super::gcra::{self, Tat};
 use crate::exact::Exact;
 use crate::policy::Policy;
-use crate::verdict::Stamp;
+use crate::store::verdict::Stamp;
 
 /// The units that can be granted now, including those that would be delayed.
 pub(super) fn room(policy: &Policy, now: u64, tat: Exact) -> u64 {

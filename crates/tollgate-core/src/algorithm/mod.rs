@@ -63,13 +63,13 @@ mod versions;
 
 use std::time::Duration;
 
-use crate::check::Times;
 use crate::exact::Exact;
 use crate::policy::{Algorithm, Policy};
 use crate::quota::Quota;
+use crate::store::check::Times;
+use crate::store::verdict::{Stamp, Status, Wait};
 use crate::time::Timestamp;
 use crate::usage::UsageError;
-use crate::verdict::{Stamp, Status, Wait};
 
 use block::Block;
 use calendar_window::CalendarCount;

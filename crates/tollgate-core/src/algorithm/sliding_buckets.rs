@@ -5,7 +5,7 @@
 
 use super::bounded;
 use crate::policy::{Algorithm, Policy};
-use crate::verdict::Stamp;
+use crate::store::verdict::Stamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ring {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::bounded;
 use crate::policy::{Algorithm, Policy};
-use crate::verdict::Stamp;
+use crate::store::verdict::Stamp;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Log {

@@ -6,7 +6,7 @@
 
 use super::bounded;
 use crate::policy::Policy;
-use crate::verdict::Stamp;
+use crate::store::verdict::Stamp;
 
 /// 20 bytes, so that a state of any algorithm stays at 24.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::gcra::{self, Tat};
 use crate::exact::{Exact, Interval};
 use crate::policy::Policy;
 use crate::quota::MAX_SPAN_US;
-use crate::verdict::Stamp;
+use crate::store::verdict::Stamp;
 
 /// The most versions of a record.
 const MOST_ENTRIES: usize = 4;
@@ -241,8 +241,8 @@ impl Record {
 mod tests {
     use super::*;
     use crate::algorithm::{Form, State};
-    use crate::check::Times;
     use crate::quota::Quota;
+    use crate::store::check::Times;
     use crate::time::Timestamp;
 
     const NOW: u64 = 1_767_225_600_000_000;

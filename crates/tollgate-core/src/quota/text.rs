@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::Quota;
 use crate::text_error::TextError;
-use crate::time_span::TimeSpan;
+use crate::time::span::TimeSpan;
 
 /// `LIMIT/WINDOW`, and `burst N` behind it if there is one. A window of one unit is that unit:
 /// `100/min`. The text is read again as the same quota.

@@ -1,20 +1,30 @@
 //! The contract of a store, which keeps usage and decides.
 
+pub(crate) mod boxed;
+pub(crate) mod check;
+pub(crate) mod error;
+pub(crate) mod renewal;
+pub(crate) mod reply;
+pub(crate) mod sent_claims;
+pub(crate) mod settled;
+pub(crate) mod source;
+pub(crate) mod verdict;
+
 use std::future::Future;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::check::{Check, Grant, Times};
-use crate::debt::{Settled, granted};
-use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::{Policy, PolicyError};
 use crate::quota::Quota;
-use crate::renewal::Renewal;
-use crate::reply::Reply;
-use crate::sent_claims::SentClaims;
-use crate::verdict::{Status, Verdict};
+use crate::store::check::{Check, Grant, Times};
+use crate::store::error::StoreError;
+use crate::store::renewal::Renewal;
+use crate::store::reply::Reply;
+use crate::store::sent_claims::SentClaims;
+use crate::store::settled::{Settled, granted};
+use crate::store::verdict::{Status, Verdict};
 
 /// Holds the state of every (policy, key) pair and decides atomically.
 ///

@@ -1,108 +1,27 @@
 //! A named quota and the algorithm that enforces it.
 
-use std::fmt;
+mod algorithm;
+mod block;
+mod boundaries;
+mod debt;
+mod error;
+mod headroom;
+mod in_flight;
+mod scope;
+pub(crate) mod share;
+mod versions;
+
 use std::hash::{DefaultHasher, Hasher};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::block::BlockAfter;
-use crate::boundaries::Boundaries;
+pub use self::algorithm::Algorithm;
+pub use self::boundaries::Boundaries;
+pub use self::error::PolicyError;
+use self::scope::Scope;
 use crate::exact::{Exact, Interval, nearest_with_interval};
 use crate::quota::{MAX_SPAN_US, Quota};
-use crate::scope::Scope;
-
-/// The algorithm that enforces a quota. The [module `algorithm`](crate::algorithm) says what each
-/// guarantees, what it costs and when to choose it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// The token bucket, computed as the generic cell rate algorithm. The default.
-    #[default]
-    Gcra,
-    /// The leaky bucket as a queue. It delays a request until it conforms, for at most `max_wait`
-    /// (rounded down to a microsecond). The burst defaults to 1.
-    LeakyBucket {
-        /// The longest delay. A request that would wait longer is denied.
-        max_wait: Duration,
-    },
-    /// A count that restarts with each window.
-    FixedWindow {
-        /// `true`: windows begin at multiples of their length since the epoch, for all callers at
-        /// once. `false`: a window begins with the caller's first request.
-        aligned: bool,
-    },
-    /// A count that restarts with each window, where windows differ in length: months, or days with
-    /// a change of the clocks. The window of the quota is only the one that the `RateLimit-Policy`
-    /// field and the scope name. No window of the calendar should be longer by more than an eighth.
-    ///
-    /// A window ends where it would have when its first unit was charged. So other boundaries apply
-    /// from the end of the running window on.
-    CalendarWindow {
-        /// When windows begin. The type `CalendarWindow` of the crate tollgate computes them.
-        boundaries: Boundaries,
-    },
-    /// Two counts. The previous window's is weighted by the part that the sliding window covers.
-    SlidingWindow,
-    /// A ring of sub-windows, each window / `buckets` long.
-    SlidingBuckets {
-        /// The number of sub-windows in a window: 1 to [`Algorithm::MAX_BUCKETS`].
-        buckets: u32,
-    },
-    /// An entry for every charge.
-    SlidingLog {
-        /// The largest limit that a policy may have, since the log may keep an entry for each
-        /// unit. It is 100,000 for [`Algorithm::SLIDING_LOG`], and a log never takes more than
-        /// `u32::MAX`.
-        max_limit: u32,
-    },
-    /// A number of requests in flight. Its units come back when their requests end, and not with
-    /// time: [`Policy::in_flight`]. The window of the quota is the lease. A request costs 0 or 1.
-    InFlight,
-    /// Refuses a key for a time, the window of the quota, once it is blocked. Otherwise it allows
-    /// each request and charges nothing. [`Policy::block`] makes policies of it.
-    Block,
-}
-
-impl Algorithm {
-    /// The token bucket: another name for [`Algorithm::Gcra`].
-    pub const TOKEN_BUCKET: Algorithm = Algorithm::Gcra;
-    /// Windows that begin with a caller's first request, so callers return at different times.
-    pub const FIXED_WINDOW: Algorithm = Algorithm::FixedWindow { aligned: false };
-    /// Windows that begin at multiples of their length since the epoch.
-    pub const FIXED_WINDOW_ALIGNED: Algorithm = Algorithm::FixedWindow { aligned: true };
-    /// Ten sub-windows.
-    pub const SLIDING_BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
-    /// A log for limits up to 100,000.
-    pub const SLIDING_LOG: Algorithm = Algorithm::SlidingLog { max_limit: 100_000 };
-    /// How far back a refund reaches in [`Algorithm::SlidingLog`]: a grant with as many newer times
-    /// of charges stays charged. Redis writes all newer times again, and no call may take long.
-    pub const REFUNDABLE_TIMES: usize = 1_024;
-    /// The largest number of sub-windows of [`Algorithm::SlidingBuckets`].
-    pub const MAX_BUCKETS: u32 = 1_000;
-    /// The largest limit of [`Algorithm::InFlight`], which keeps an entry for each unit in use.
-    pub const MAX_IN_FLIGHT: u64 = 1_000_000;
-
-    /// The algorithm's name in configuration and in stored keys, such as `sliding-window`.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Algorithm::Gcra => "gcra",
-            Algorithm::LeakyBucket { .. } => "leaky-bucket",
-            Algorithm::FixedWindow { aligned: false } => "fixed-window",
-            Algorithm::FixedWindow { aligned: true } => "fixed-window-aligned",
-            Algorithm::CalendarWindow { .. } => "calendar-window",
-            Algorithm::SlidingWindow => "sliding-window",
-            Algorithm::SlidingBuckets { .. } => "sliding-buckets",
-            Algorithm::SlidingLog { .. } => "sliding-log",
-            Algorithm::InFlight => "in-flight",
-            Algorithm::Block => "block",
-        }
-    }
-
-    /// Whether each state holds its own end, so that the window of the quota is only for new ones.
-    fn holds_ends(&self) -> bool {
-        matches!(self, Algorithm::InFlight | Algorithm::Block)
-    }
-}
 
 /// A named [`Quota`] with its [`Algorithm`].
 ///
@@ -136,16 +55,24 @@ pub struct Policy {
     pub(crate) reach: Exact,
     /// With the limit, names the version. 0 without versions.
     pub(crate) version_burst: u64,
-    pub(crate) capacity: u64,
-    pub(crate) largest_cost: u64,
+    capacity: u64,
+    largest_cost: u64,
     unit: Option<Arc<str>>,
     tracks_usage: bool,
     is_reserved: bool,
     /// Units that it leaves to others.
-    pub(crate) headroom: u64,
+    headroom: u64,
     /// The most debt that it makes. 0 without debt.
-    pub(crate) most_debt: u64,
-    pub(crate) block: Option<BlockAfter>,
+    most_debt: u64,
+    block: Option<BlockAfter>,
+}
+
+/// When a key is blocked, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BlockAfter {
+    denials: NonZeroU32,
+    /// One unit in the time of a block.
+    quota: Quota,
 }
 
 const MAX_NAME: usize = 128;
@@ -529,81 +456,6 @@ fn hash_of(scope: &str) -> u64 {
     hasher.write(scope.as_bytes());
     hasher.finish()
 }
-
-/// Reasons why a [`Policy`] cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum PolicyError {
-    /// The name is empty, longer than 128 bytes, or not printable ASCII.
-    InvalidName,
-    /// The unit is empty, longer than 128 bytes, or not printable ASCII.
-    InvalidUnit,
-    /// A burst was given for a window algorithm.
-    BurstOnWindow,
-    /// `SlidingBuckets` takes 1 to [`Algorithm::MAX_BUCKETS`] buckets.
-    BucketsOutOfRange,
-    /// The limit exceeds the `max_limit` of `SlidingLog`, which keeps an entry for each unit.
-    LogTooLong,
-    /// The limit of requests in flight exceeds [`Algorithm::MAX_IN_FLIGHT`].
-    TooManyInFlight,
-    /// burst × window / limit + `max_wait` exceeds 2^52 µs.
-    WaitTooLong,
-    /// For a bucket algorithm, the limit exceeds 2^32 and divides the window badly: window / limit
-    /// in lowest terms has a denominator above `u32::MAX`.
-    TooManyParts {
-        /// The nearest limit that fits, in the same window.
-        nearest: u64,
-    },
-    /// A block after no denials, of a time outside of 1 ms to 366 days, or with a limit above 1.
-    InvalidBlock,
-    /// A class of requests would leave all units to others.
-    NothingLeft,
-    /// The [`Share`](crate::Share) of the limit, or of the burst, is less than one unit.
-    ShareOfNothing,
-    /// The boundaries of a [calendar window](Algorithm::CalendarWindow) do not ascend, or one is
-    /// later than [`Timestamp::MAX`](crate::Timestamp::MAX).
-    InvalidBoundaries,
-    /// A tier of a calendar window has another window than the rule's policy.
-    OtherWindow,
-    /// The store does not support the policy: see [`Store::supports`](crate::Store::supports).
-    Unsupported,
-}
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PolicyError::InvalidName => "a policy's name must be 1 to 128 characters of printable ASCII",
-            PolicyError::InvalidUnit => "a policy's unit must be 1 to 128 characters of printable ASCII",
-            PolicyError::BurstOnWindow => {
-                "a burst has no meaning for a window algorithm: choose gcra, or remove the burst"
-            }
-            PolicyError::BucketsOutOfRange => "sliding-buckets takes 1 to 1000 buckets",
-            PolicyError::LogTooLong => {
-                "sliding-log may keep an entry for each unit: raise max_limit, or choose another algorithm"
-            }
-            PolicyError::TooManyInFlight => "in-flight takes a limit of at most 1000000",
-            PolicyError::WaitTooLong => "burst x window / limit + max_wait must not exceed 2^52 microseconds",
-            PolicyError::TooManyParts { nearest } => {
-                return write!(
-                    f,
-                    "window / limit has more than 2^32 parts of a microsecond: the nearest limit that fits is {nearest}"
-                );
-            }
-            PolicyError::InvalidBlock => "a block takes at least 1 denial, and lasts 1 ms to 366 days",
-            PolicyError::NothingLeft => "a class must leave less than the capacity to others",
-            PolicyError::ShareOfNothing => {
-                "that share of the limit, or of the burst (1 for leaky-bucket unless given), is less than one unit"
-            }
-            PolicyError::InvalidBoundaries => "the boundaries of windows must ascend, up to 2^52 microseconds",
-            PolicyError::OtherWindow => {
-                "a tier of a calendar window has the window of the rule: use CalendarWindow::quota"
-            }
-            PolicyError::Unsupported => "the store does not support this policy: see the store's documentation",
-        })
-    }
-}
-
-impl std::error::Error for PolicyError {}
 
 #[cfg(test)]
 mod tests {

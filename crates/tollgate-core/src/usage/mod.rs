@@ -1,9 +1,13 @@
 //! Reasons why the usage of an interval is unknown.
 
+pub(crate) mod log;
+pub(crate) mod recent;
+pub(crate) mod totals;
+
 use std::fmt;
 
-use crate::error::{ErrorKind, StoreError};
 use crate::policy::Algorithm;
+use crate::store::error::{ErrorKind, StoreError};
 
 /// Why usage is unknown: the error of [`RecentUsage`](crate::RecentUsage),
 /// [`UsageTotals`](crate::UsageTotals) and [`UsageLog`](crate::UsageLog).

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::share::Share;
-use crate::source::{PackedSource, Source};
+use crate::policy::share::Share;
+use crate::store::source::{PackedSource, Source};
 use crate::time::Timestamp;
 
 /// The time until a cost would pass, if no other request is granted meanwhile.

@@ -3,16 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::policy::{Algorithm, Policy, PolicyError};
+use crate::policy::{Algorithm, BlockAfter, Policy, PolicyError};
 use crate::quota::Quota;
-
-/// When a key is blocked, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BlockAfter {
-    denials: NonZeroU32,
-    /// One unit in the time of a block.
-    quota: Quota,
-}
 
 impl Policy {
     /// The same policy, which blocks a key for a time after so many denials: it then refuses all
@@ -86,8 +78,8 @@ impl Policy {
 mod tests {
     use super::*;
     use crate::algorithm::State;
+    use crate::store::verdict::Wait;
     use crate::time::Timestamp;
-    use crate::verdict::Wait;
 
     #[test]
     fn blocks_are_checked_at_construction() {

@@ -6,16 +6,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::check::{Check, Grant, Times};
-use crate::debt::Settled;
-use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::{Policy, PolicyError};
-use crate::renewal::Renewal;
-use crate::reply::Reply;
-use crate::sent_claims::SentClaims;
 use crate::store::Store;
-use crate::verdict::Verdict;
+use crate::store::check::{Check, Grant, Times};
+use crate::store::error::StoreError;
+use crate::store::renewal::Renewal;
+use crate::store::reply::Reply;
+use crate::store::sent_claims::SentClaims;
+use crate::store::settled::Settled;
+use crate::store::verdict::Verdict;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A future that borrows what it was made of.

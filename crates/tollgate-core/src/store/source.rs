@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use crate::share::Share;
+use crate::policy::share::Share;
 
 /// What decided a set of checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -2,6 +2,7 @@
 //!
 //! This is the only module of the published crates that reads a clock.
 
+pub(crate) mod span;
 mod wall_clock;
 
 use std::fmt;

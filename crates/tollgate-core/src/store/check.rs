@@ -2,8 +2,8 @@
 
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::share::Share;
-use crate::verdict::Stamp;
+use crate::policy::share::Share;
+use crate::store::verdict::Stamp;
 
 /// A policy, a key and the cost of a request. A set of checks is decided together: all or nothing.
 ///

@@ -1,51 +1,8 @@
 //! Units that were used beyond what was granted.
 
-use crate::check::Grant;
-use crate::error::StoreError;
 use crate::exact::{Exact, Interval};
 use crate::policy::{Algorithm, Policy};
 use crate::quota::MAX_SPAN_US;
-
-/// What became of units that were used: see [`Store::settle`](crate::Store::settle).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
-    /// The units that are charged. More than were used if a store failed that should have given
-    /// some back, or if grants were taken for used up before.
-    pub charged: u64,
-    /// How many of them exceed what was left of the quota. Later requests wait until they are paid.
-    pub debt: u64,
-    /// The units that no caller pays: those beyond the most debt, and those that no store was asked
-    /// to charge.
-    pub forgiven: u64,
-    /// The units of a correction that was sent and not answered. Either they are charged now, or
-    /// they are not: units that were used beyond the grant, or units of the grant that were not
-    /// used.
-    pub unknown: u64,
-}
-
-impl Settled {
-    /// That of grants whose charge stays as it is, although `total` units were used.
-    pub fn unchanged(grants: &[Grant<'_>], total: u64) -> Settled {
-        let charged = granted(grants);
-        Settled { charged, forgiven: total.saturating_sub(charged), ..Settled::default() }
-    }
-
-    /// That of grants whose correction to `total` may have been executed, but was not answered.
-    pub fn unanswered(grants: &[Grant<'_>], total: u64) -> Settled {
-        let granted = granted(grants);
-        Settled { charged: granted.min(total), unknown: granted.abs_diff(total), ..Settled::default() }
-    }
-
-    /// That of grants whose correction to `total` failed: [unchanged](Settled::unchanged) if the
-    /// store certainly executed nothing, otherwise [unanswered](Settled::unanswered).
-    pub fn after_failure(error: &dyn StoreError, grants: &[Grant<'_>], total: u64) -> Settled {
-        if error.executed_nothing() {
-            Settled::unchanged(grants, total)
-        } else {
-            Settled::unanswered(grants, total)
-        }
-    }
-}
 
 impl Policy {
     /// The same policy with twice the capacity: its quota, and as much debt. `None` for a leaky
@@ -105,18 +62,13 @@ fn horizon_of_debt(interval: Interval, capacity: u64) -> Option<Exact> {
     (most.ceil() <= MAX_SPAN_US).then_some(most)
 }
 
-/// The sum of the units.
-pub(crate) fn granted(grants: &[Grant<'_>]) -> u64 {
-    grants.iter().fold(0, |sum, grant| sum.saturating_add(grant.units))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::policy::share::Share;
     use crate::quota::Quota;
-    use crate::share::Share;
 
     #[test]
     fn a_class_and_a_share_of_it_have_the_debt_of_their_base() {
