@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::{Algorithm, Policy, PolicyError, Quota, Times};
 
 use crate::calendar::{CALENDAR_WINDOW, LATER_CALENDAR_WINDOW};
-use crate::history::Used;
+use crate::history::used::Used;
 
 /// A deterministic stream of numbers (SplitMix64, Steele et al. 2014).
 ///

@@ -3,6 +3,7 @@
 //! [`check`] compares the answers of `tollgate-core` and of the [oracle](crate::oracle).
 
 mod check;
+pub(crate) mod used;
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tollgate_core::{Algorithm, Policy, Quota, Times, Timestamp};
 use crate::random::Random;
 
 pub use check::{check, longest_wait};
+pub use used::Used;
 
 /// A policy, a start time and a list of steps.
 #[derive(Clone, Debug)]
@@ -73,25 +75,6 @@ pub enum Span {
         /// Microseconds before the edge.
         before: u64,
     },
-}
-
-/// How many units were used of those that were granted.
-#[derive(Clone, Copy, Debug)]
-pub enum Used {
-    /// So many more.
-    Beyond(u64),
-    /// So many less, at most all.
-    Short(u64),
-}
-
-impl Used {
-    /// The units that were used of `granted` ones.
-    pub fn of(self, granted: u64) -> u64 {
-        match self {
-            Used::Beyond(more) => granted.saturating_add(more),
-            Used::Short(less) => granted.saturating_sub(less),
-        }
-    }
 }
 
 /// What a random history may contain, in addition to requests, refunds and the passage of time.

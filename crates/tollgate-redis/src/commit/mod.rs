@@ -27,6 +27,7 @@ mod group;
 mod lane;
 mod pace;
 mod refund_batch;
+mod return_kind;
 mod returns;
 mod server_clock;
 mod silence;
@@ -44,7 +45,7 @@ use group::{Group, Load};
 use lane::Lane;
 use pace::Pace;
 use refund_batch::RefundBatch;
-use returns::ReturnKind;
+use return_kind::ReturnKind;
 
 pub(crate) use acquire_request::{AcquireRequest, Pair, SetKeys};
 pub(crate) use caller::{Answered, Caller, Deadline, Undo, VerdictReceiver};

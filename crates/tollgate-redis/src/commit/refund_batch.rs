@@ -9,7 +9,7 @@ use tollgate_core::{Policy, Stamp, Status, Timestamp, Verdict, Wait};
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::context::CallContext;
 use super::group::Load;
-use super::returns::ReturnKind;
+use super::return_kind::ReturnKind;
 use crate::error::{Cause, Error};
 use crate::link::Text;
 use crate::wire::args::ScriptArgs;

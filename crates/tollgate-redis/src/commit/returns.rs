@@ -5,18 +5,7 @@ use std::collections::VecDeque;
 
 use super::pace::MOST_WORK_OF_REFUNDS;
 use super::refund_batch::RefundEntry;
-
-/// Which queue and which connection carry an entry. They are apart, so that a slot never waits for
-/// refunds, and the release of a slot never waits for renewals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ReturnKind {
-    /// Slots that come back.
-    Release,
-    /// Slots that are kept.
-    Renewal,
-    /// Units that come back, and keys that are reset.
-    Refund,
-}
+use super::return_kind::ReturnKind;
 
 /// Entries of one kind and one slot of a Cluster.
 struct ReturnParts {
