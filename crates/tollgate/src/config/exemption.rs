@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::key::is_name;
+use super::name::is_name;
 use super::values::InText;
 use crate::extract::Networks;
 

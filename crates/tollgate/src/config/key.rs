@@ -4,23 +4,19 @@ use std::fmt;
 use std::str::FromStr;
 
 use http::HeaderName;
-use tollgate_core::Key;
 
-use super::registry::Registry;
+use super::name::is_name;
 use super::values::InText;
-use crate::extract::{
-    Cookie, Head, Header, KeyExtractor, PeerIp, basic_user, bearer, cookie, first_mistake, global, method,
-};
-use crate::reason::Reason;
+use crate::extract::Cookie;
 
 /// Alternatives: the first that a request has is its key. Each alternative is a list of parts, and
 /// the request needs all of them.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct KeyExpression(Vec<Vec<KeyPart>>);
+pub(super) struct KeyExpression(pub(super) Vec<Vec<KeyPart>>);
 
 /// A single source of a key.
 #[derive(Clone, Debug, PartialEq)]
-enum KeyPart {
+pub(super) enum KeyPart {
     Ip,
     Bearer,
     BasicUser,
@@ -36,7 +32,7 @@ enum KeyPart {
 /// How many alternatives a key has at most, and how many parts each of them.
 const MOST: usize = 16;
 
-const ALLOWED: &str = "ip, bearer, basic-user, header:NAME, cookie:NAME, path, method, global, joined with + or |, or \
+pub(super) const ALLOWED: &str = "ip, bearer, basic-user, header:NAME, cookie:NAME, path, method, global, joined with + or |, or \
                        a name of the registry";
 
 impl InText for KeyExpression {
@@ -94,14 +90,6 @@ impl FromStr for KeyPart {
     }
 }
 
-/// Whether a file can name a key or an exemption of the registry so. A number is none: it may be a
-/// part of an address.
-pub(super) fn is_name(text: &str) -> bool {
-    let plain = |sign: u8| sign.is_ascii_lowercase() || sign.is_ascii_digit() || matches!(sign, b'-' | b'_');
-    let has_letter = text.bytes().any(|sign| sign.is_ascii_lowercase());
-    !matches!(text, "header" | "cookie") && has_letter && text.bytes().all(plain)
-}
-
 /// Whether this name is one of the keys that need no registry.
 pub(super) fn is_own_name(text: &str) -> bool {
     !matches!(text.parse(), Ok(KeyPart::Named(_)))
@@ -124,23 +112,6 @@ impl fmt::Display for KeyPart {
 }
 
 impl KeyExpression {
-    /// Makes the extractor. It takes the peer's address, unless the registry has a client address.
-    pub(super) fn extractor(&self, registry: &Registry) -> Result<Box<dyn KeyExtractor>, String> {
-        let all_of = |parts: &Vec<KeyPart>| -> Result<Box<dyn KeyExtractor>, String> {
-            let mut all = parts.iter().map(|part| part.extractor(registry)).collect::<Result<Vec<_>, _>>()?;
-            match (all.pop(), all.is_empty()) {
-                (Some(only), true) => Ok(only),
-                (last, _) => {
-                    all.extend(last);
-                    Ok(Box::new(AllOf(all)))
-                }
-            }
-        };
-        let alternatives = self.0.iter().map(all_of).collect::<Result<Vec<_>, String>>()?;
-        let first_of = |first: Box<dyn KeyExtractor>, next| Box::new(first.or(next)) as Box<dyn KeyExtractor>;
-        Ok(alternatives.into_iter().reduce(first_of).unwrap_or_else(|| Box::new(global())))
-    }
-
     /// What only the application knows: names of the registry, and the route that matched.
     pub(super) fn names(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.0.iter().flatten().filter_map(|part| match part {
@@ -157,91 +128,11 @@ impl KeyExpression {
         let used = self.0.iter().take_while(|parts| !parts.iter().all(always));
         used.flatten().find(|part| part.is_secret()).map(KeyPart::in_words)
     }
-
-    /// Completes "10 per minute for …".
-    pub(super) fn in_words(&self) -> String {
-        let one =
-            |parts: &Vec<KeyPart>| parts.iter().map(KeyPart::in_words).collect::<Vec<_>>().join(" and ");
-        match self.0.as_slice() {
-            [parts] if parts.as_slice() == [KeyPart::Global] => "all callers together".to_owned(),
-            all => format!("each {}", all.iter().map(one).collect::<Vec<_>>().join(", else ")),
-        }
-    }
 }
 
 impl KeyPart {
     /// Whether it is what callers write, and may have to keep to themselves.
-    fn is_secret(&self) -> bool {
+    pub(super) fn is_secret(&self) -> bool {
         matches!(self, KeyPart::Bearer | KeyPart::BasicUser | KeyPart::Header(_) | KeyPart::Cookie(_))
-    }
-
-    fn extractor(&self, registry: &Registry) -> Result<Box<dyn KeyExtractor>, String> {
-        let extractor = self.plain_extractor(registry)?;
-        let is_hidden = registry.hides_secrets && (self.is_secret() || matches!(self, KeyPart::Named(_)));
-        Ok(if is_hidden { Box::new(Hidden(extractor)) } else { extractor })
-    }
-
-    fn plain_extractor(&self, registry: &Registry) -> Result<Box<dyn KeyExtractor>, String> {
-        Ok(match (self, registry.address()) {
-            (KeyPart::Ip, None) => Box::new(PeerIp::new()),
-            (KeyPart::Ip, Some(client_ip)) => Box::new(client_ip.clone()),
-            (KeyPart::Header(name), _) => Box::new(Header::from(name.clone())),
-            (KeyPart::Bearer, _) => Box::new(bearer()),
-            (KeyPart::BasicUser, _) => Box::new(basic_user()),
-            (KeyPart::Cookie(name), None) => Box::new(cookie(name)),
-            (KeyPart::Cookie(name), Some(client_ip)) => Box::new(cookie(name).client_ip(client_ip.clone())),
-            (KeyPart::Global, _) => Box::new(global()),
-            #[cfg(feature = "axum")]
-            (KeyPart::Path, _) => Box::new(crate::extract::matched_path()),
-            #[cfg(not(feature = "axum"))]
-            (KeyPart::Path, _) if registry.any_name => Box::new(global()),
-            #[cfg(not(feature = "axum"))]
-            (KeyPart::Path, _) => return Err("\"path\" needs the feature axum of tollgate".to_owned()),
-            (KeyPart::Method, _) => Box::new(method()),
-            (KeyPart::Named(name), _) => match registry.find_key(name) {
-                Ok(extractor) => Box::new(extractor),
-                Err(names) => {
-                    return Err(format!("{name:?} is not a key: use {ALLOWED} (which has {names})"));
-                }
-            },
-        })
-    }
-
-    fn in_words(&self) -> String {
-        match self {
-            KeyPart::Ip => "client address".to_owned(),
-            KeyPart::Bearer => "bearer token".to_owned(),
-            KeyPart::BasicUser => "user of basic credentials".to_owned(),
-            KeyPart::Header(name) => format!("value of the header {name}"),
-            KeyPart::Cookie(name) => format!("value of the cookie {name}"),
-            KeyPart::Global => "all callers".to_owned(),
-            KeyPart::Path => "route".to_owned(),
-            KeyPart::Method => "method".to_owned(),
-            KeyPart::Named(name) => name.clone(),
-        }
-    }
-}
-
-/// The same keys for output. That of requests that are counted together stays.
-struct Hidden(Box<dyn KeyExtractor>);
-
-impl KeyExtractor for Hidden {
-    fn extract(&self, head: &Head<'_>) -> Option<Key> {
-        let key = self.0.extract(head)?;
-        Some(if key.is_empty() || key == Key::global() { key } else { Key::from("hidden") })
-    }
-}
-
-/// All of these together, as a tuple of extractors is.
-struct AllOf(Vec<Box<dyn KeyExtractor>>);
-
-impl KeyExtractor for AllOf {
-    fn extract(&self, head: &Head<'_>) -> Option<Key> {
-        let keys: Option<Vec<Key>> = self.0.iter().map(|each| each.extract(head)).collect();
-        Some(Key::join(keys?))
-    }
-
-    fn why_missing(&self, head: &Head<'_>) -> Reason {
-        first_mistake(self.0.iter().map(|each| &**each), head)
     }
 }

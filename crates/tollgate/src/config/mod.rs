@@ -134,13 +134,16 @@ mod exemption;
 mod fields;
 mod file;
 mod key;
+mod key_extractor;
 mod message;
 mod mistakes;
+mod name;
 mod open;
 mod place;
 mod rate;
 mod registry;
 mod rule;
+mod rules;
 #[cfg(test)]
 mod schema;
 mod table;

@@ -7,14 +7,12 @@ use std::sync::Arc;
 
 use tollgate_core::{Key, Quota};
 
-use super::error::{ConfigError, Mistake};
+use super::error::Mistake;
 use super::exemption::ExemptionText;
-use super::file::RuleFile;
-use super::key;
-use super::rule::{RuleConfig, mistake_in};
+use super::key::is_own_name;
+use super::name::is_name;
 use crate::charge::ResponseHead;
 use crate::extract::{ClientIp, Head, KeyExtractor};
-use crate::rule::Rule;
 use crate::rule::exempt::Exemption;
 
 type ByName<T> = BTreeMap<String, Arc<T>>;
@@ -54,16 +52,16 @@ pub(super) type ResponseCost = dyn Fn(&ResponseHead<'_>) -> u64 + Send + Sync;
 /// ```
 #[derive(Clone, Default)]
 pub struct Registry {
-    keys: BTreeMap<String, Arc<dyn KeyExtractor>>,
+    pub(super) keys: BTreeMap<String, Arc<dyn KeyExtractor>>,
     pub(super) costs: ByName<RequestCost>,
     pub(super) classes: ByName<RequestClass>,
     pub(super) quotas: ByName<QuotaByRequest>,
     pub(super) conditions: ByName<Counts>,
     pub(super) response_costs: ByName<ResponseCost>,
     pub(super) exemptions: ByName<dyn Exemption>,
-    client_ip: Option<ClientIp>,
+    pub(super) client_ip: Option<ClientIp>,
     /// The fields that rules must have, by the names of these rules.
-    required: BTreeMap<String, Vec<&'static str>>,
+    pub(super) required: BTreeMap<String, Vec<&'static str>>,
     /// Whether it has a closure for any name, which checks a file without the application.
     pub(super) any_name: bool,
     /// Whether keys are for output.
@@ -89,7 +87,7 @@ impl Registry {
     #[must_use]
     #[track_caller]
     pub fn key(mut self, name: &str, extractor: impl KeyExtractor) -> Registry {
-        let is_free = key::is_name(name) && !key::is_own_name(name);
+        let is_free = is_name(name) && !is_own_name(name);
         assert!(is_free, "key {name:?}: choose another name, of a to z, 0 to 9, - and _");
         self.keys.insert(name.to_owned(), Arc::new(extractor));
         self
@@ -103,7 +101,7 @@ impl Registry {
     }
 
     /// A closure that names the class of a request, for the fields `tiers` and `leaving`. See
-    /// [`Rule::tiers`] for what happens to a request without one.
+    /// [`Rule::tiers`](crate::Rule::tiers) for what happens to a request without one.
     #[must_use]
     pub fn class<T: Into<Cow<'static, str>>>(
         mut self,
@@ -115,7 +113,8 @@ impl Registry {
         self
     }
 
-    /// A quota that requests bring along, for the field `quota-by`: see [`Rule::quota`].
+    /// A quota that requests bring along, for the field `quota-by`: see
+    /// [`Rule::quota`](crate::Rule::quota).
     #[must_use]
     pub fn quota(
         mut self,
@@ -126,7 +125,8 @@ impl Registry {
         self
     }
 
-    /// A condition on responses for the field `count-if`: see [`Rule::count_if`].
+    /// A condition on responses for the field `count-if`: see
+    /// [`Rule::count_if`](crate::Rule::count_if).
     #[must_use]
     pub fn count_if(
         mut self,
@@ -137,7 +137,7 @@ impl Registry {
         self
     }
 
-    /// A cost in responses for the field `cost-by`: see [`Rule::cost_by`].
+    /// A cost in responses for the field `cost-by`: see [`Rule::cost_by`](crate::Rule::cost_by).
     #[must_use]
     pub fn cost_by(
         mut self,
@@ -190,46 +190,6 @@ impl Registry {
         Registry { client_ip: Some(client), ..self }
     }
 
-    /// Makes the rules of a file, for [`RateLimitLayer::try_new`](crate::RateLimitLayer::try_new).
-    ///
-    /// # Errors
-    /// [`ConfigError`] for the first name that this registry does not have, and for the first rule
-    /// that it [requires](Registry::require) and the file lacks.
-    pub fn rules(&self, file: &RuleFile) -> Result<Vec<Rule>, ConfigError> {
-        self.required.iter().try_for_each(|(rule, fields)| check_required(file, rule, fields))?;
-        let rule = |(at, config)| self.rule(config).map_err(|error| file.source().in_rule(at, error));
-        file.rules().iter().enumerate().map(rule).collect()
-    }
-
-    /// Makes one rule.
-    ///
-    /// # Errors
-    /// [`ConfigError`] for the first name that this registry does not have.
-    pub fn rule(&self, config: &RuleConfig) -> Result<Rule, ConfigError> {
-        self.build(&config.fields).map_err(|mistake| mistake_in(&config.fields, mistake))
-    }
-
-    /// The key of a request for output: values of headers and cookies, tokens, users, and keys of
-    /// the application are the text `hidden`.
-    ///
-    /// # Errors
-    /// [`ConfigError`] for the first name that this registry does not have.
-    ///
-    /// ```
-    /// use tollgate::config::{Registry, RuleConfig};
-    /// use tollgate::{Head, Key};
-    ///
-    /// let rule: RuleConfig = "api=5/s,key=header:x-api-key+method".parse()?;
-    /// let request = http::Request::get("/").header("x-api-key", "sesame").body(()).unwrap();
-    /// let key = Registry::new().shown_key(&rule, &Head::from(&request))?;
-    /// assert_eq!(key.unwrap().to_text(), "(=hidden,=GET)");
-    /// # Ok::<(), tollgate::config::ConfigError>(())
-    /// ```
-    pub fn shown_key(&self, config: &RuleConfig, head: &Head<'_>) -> Result<Option<Key>, ConfigError> {
-        let registry = Registry { hides_secrets: true, ..self.clone() };
-        Ok(registry.rule(config)?.key(head))
-    }
-
     pub(super) fn address(&self) -> Option<&ClientIp> {
         self.client_ip.as_ref()
     }
@@ -257,27 +217,6 @@ impl Registry {
             None => Err(Mistake::new(field, unknown())),
         }
     }
-}
-
-/// Checks that a file has a rule with these fields that is enforced.
-fn check_required(file: &RuleFile, name: &str, fields: &[&'static str]) -> Result<(), ConfigError> {
-    let mistake = |field: Option<&str>, reason: &str| {
-        let (rule, field) = (Some(name.to_owned()), field.map(str::to_owned));
-        ConfigError { line: None, rule, field, reason: reason.to_owned() }
-    };
-    let Some(at) = file.rules().iter().position(|rule| rule.name() == name) else {
-        return Err(mistake(None, "missing: the application needs a rule with this name"));
-    };
-    let values = serde_json::to_value(&file.rules()[at]).unwrap_or_default();
-    let missing = fields.iter().find(|field| values.get(**field).is_none());
-    let wrong = match missing {
-        Some(field) => Some(mistake(Some(field), "missing: the application needs it")),
-        None if values["mode"] == "shadow" => {
-            Some(mistake(Some("mode"), "the application needs this rule, so it cannot be in shadow"))
-        }
-        None => None,
-    };
-    wrong.map_or(Ok(()), |error| Err(file.source().in_rule(at, error)))
 }
 
 fn names<T>(closures: &BTreeMap<String, T>) -> String {

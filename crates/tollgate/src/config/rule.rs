@@ -6,14 +6,12 @@ use std::str::FromStr;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
 use serde_json::json;
-use tollgate_core::{Algorithm, Policy, TimeSpan};
+use tollgate_core::Policy;
 
 use super::error::{ConfigError, Mistake};
 use super::fields::RuleFields;
 use super::message::escaped;
-use super::rate::Rate;
 use super::registry::Registry;
-use super::values::AsText;
 use crate::extract::Head;
 
 /// A rule as a file says it. Its values are checked; the names of closures are looked up by
@@ -59,40 +57,6 @@ impl RuleConfig {
     /// The policy of callers without a tier.
     pub fn policy(&self) -> &Policy {
         &self.policy
-    }
-
-    /// The rule in words, for logs: `5 per 10 seconds for each client address; at most 5 at once
-    /// (gcra)`.
-    pub fn in_words(&self) -> String {
-        let (quota, capacity) = (self.policy.quota(), self.policy.capacity());
-        let window = TimeSpan(quota.window()).in_words();
-        let (rate, how) = match (self.fields.quota, self.policy.algorithm()) {
-            (_, Algorithm::InFlight) => {
-                let others = match self.fields.max_wait {
-                    Some(AsText(wait)) => format!("wait for at most {}", wait.in_words()),
-                    None => "are refused".to_owned(),
-                };
-                (format!("{capacity} in flight"), format!("others {others} (in-flight, lease of {window})"))
-            }
-            (Some(AsText(Rate::Calendar(limit, window))), algorithm) => {
-                let zone = self.fields.zone.as_deref().unwrap_or_default();
-                let from =
-                    self.fields.anchor.map(|day| format!(" from its day {day} on")).unwrap_or_default();
-                (format!("{limit} per {}{from} in {zone}", window.name()), algorithm.name().to_owned())
-            }
-            (_, algorithm) => {
-                let how = match algorithm {
-                    Algorithm::Gcra => format!("at most {capacity} at once (gcra)"),
-                    Algorithm::LeakyBucket { max_wait } => format!(
-                        "{capacity} at once, others delayed for at most {} (leaky-bucket)",
-                        TimeSpan(max_wait).in_words()
-                    ),
-                    other => other.name().to_owned(),
-                };
-                (format!("{} per {}", quota.limit(), window.strip_prefix("1 ").unwrap_or(&window)), how)
-            }
-        };
-        format!("{rate} for {}; {how}{}", self.fields.by.0.in_words(), self.options_in_words())
     }
 
     /// Whether the rule is for such requests, by its field `when`.

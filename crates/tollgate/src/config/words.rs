@@ -2,12 +2,14 @@
 
 use std::fmt::Display;
 
-use tollgate_core::{Policy, TimeSpan};
+use tollgate_core::{Algorithm, Policy, TimeSpan};
 
 use super::exemption::ExemptionText;
 use super::fields::{MissingKeyName, ModeName};
+use super::key::{KeyExpression, KeyPart};
+use super::rate::Rate;
 use super::rule::RuleConfig;
-use super::values::UnitsOr;
+use super::values::{AsText, UnitsOr};
 
 impl RuleConfig {
     /// What only the application knows: the names that the file has for it, each with the method of
@@ -45,8 +47,42 @@ impl RuleConfig {
         fields.by.0.names().chain(closures).chain(exemptions).collect()
     }
 
+    /// The rule in words, for logs: `5 per 10 seconds for each client address; at most 5 at once
+    /// (gcra)`.
+    pub fn in_words(&self) -> String {
+        let (quota, capacity) = (self.policy().quota(), self.policy().capacity());
+        let window = TimeSpan(quota.window()).in_words();
+        let (rate, how) = match (self.fields.quota, self.policy().algorithm()) {
+            (_, Algorithm::InFlight) => {
+                let others = match self.fields.max_wait {
+                    Some(AsText(wait)) => format!("wait for at most {}", wait.in_words()),
+                    None => "are refused".to_owned(),
+                };
+                (format!("{capacity} in flight"), format!("others {others} (in-flight, lease of {window})"))
+            }
+            (Some(AsText(Rate::Calendar(limit, window))), algorithm) => {
+                let zone = self.fields.zone.as_deref().unwrap_or_default();
+                let from =
+                    self.fields.anchor.map(|day| format!(" from its day {day} on")).unwrap_or_default();
+                (format!("{limit} per {}{from} in {zone}", window.name()), algorithm.name().to_owned())
+            }
+            (_, algorithm) => {
+                let how = match algorithm {
+                    Algorithm::Gcra => format!("at most {capacity} at once (gcra)"),
+                    Algorithm::LeakyBucket { max_wait } => format!(
+                        "{capacity} at once, others delayed for at most {} (leaky-bucket)",
+                        TimeSpan(max_wait).in_words()
+                    ),
+                    other => other.name().to_owned(),
+                };
+                (format!("{} per {}", quota.limit(), window.strip_prefix("1 ").unwrap_or(&window)), how)
+            }
+        };
+        format!("{rate} for {}; {how}{}", self.fields.by.0.in_words(), self.options_in_words())
+    }
+
     /// Completes [`RuleConfig::in_words`]: each part begins with "; ".
-    pub(super) fn options_in_words(&self) -> String {
+    fn options_in_words(&self) -> String {
         fn all<T: Display>(each: impl IntoIterator<Item = T>, joint: &str) -> String {
             each.into_iter().map(|each| each.to_string()).collect::<Vec<_>>().join(joint)
         }
@@ -89,5 +125,33 @@ impl RuleConfig {
         let in_words = |policy: &Policy| TimeSpan(policy.quota().window()).in_words();
         let (window, time) = (in_words(self.policy()), in_words(&block));
         Some(format!("after {denials} within {window} blocked for {time}"))
+    }
+}
+
+impl KeyExpression {
+    /// Completes "10 per minute for …".
+    pub(super) fn in_words(&self) -> String {
+        let one =
+            |parts: &Vec<KeyPart>| parts.iter().map(KeyPart::in_words).collect::<Vec<_>>().join(" and ");
+        match self.0.as_slice() {
+            [parts] if parts.as_slice() == [KeyPart::Global] => "all callers together".to_owned(),
+            all => format!("each {}", all.iter().map(one).collect::<Vec<_>>().join(", else ")),
+        }
+    }
+}
+
+impl KeyPart {
+    pub(super) fn in_words(&self) -> String {
+        match self {
+            KeyPart::Ip => "client address".to_owned(),
+            KeyPart::Bearer => "bearer token".to_owned(),
+            KeyPart::BasicUser => "user of basic credentials".to_owned(),
+            KeyPart::Header(name) => format!("value of the header {name}"),
+            KeyPart::Cookie(name) => format!("value of the cookie {name}"),
+            KeyPart::Global => "all callers".to_owned(),
+            KeyPart::Path => "route".to_owned(),
+            KeyPart::Method => "method".to_owned(),
+            KeyPart::Named(name) => name.clone(),
+        }
     }
 }
