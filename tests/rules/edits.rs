@@ -101,6 +101,17 @@ fn a_file_that_is_written_again_as_it_was_changes_nothing() {
     assert_eq!(watched.watcher.status().version(), 1);
 }
 
+/// As by an editor that empties a file before it writes it.
+#[test]
+fn a_file_that_was_broken_for_a_while_and_is_as_before_changes_nothing() {
+    let watched = Watched::plain();
+    fs::write(&watched.path, "").unwrap();
+    watched.soon("an empty file", |watched| !watched.error().is_empty());
+    fs::write(&watched.path, "100").unwrap();
+    watched.soon("the file as before", |watched| watched.error().is_empty());
+    assert_eq!(watched.watcher.status().version(), 1);
+}
+
 #[test]
 fn links_are_followed_also_as_kubernetes_moves_them() {
     let version = |folder: &Path, name: &str, limit: u64| {

@@ -61,7 +61,7 @@ use std::sync::Arc;
 use tollgate_core::Store;
 
 use crate::layer::RateLimitLayer;
-use crate::limiter::NeverFails;
+use crate::never_fails::NeverFails;
 use crate::rule::{IntoRules, Rule};
 
 pub use watcher::{WatchStatus, Watcher};

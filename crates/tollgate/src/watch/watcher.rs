@@ -11,7 +11,7 @@ use tollgate_core::{Clock, Store, Timestamp};
 
 use super::{WatchedFile, read};
 use crate::layer::RateLimitLayer;
-use crate::limiter::NeverFails;
+use crate::never_fails::NeverFails;
 #[cfg(feature = "metrics")]
 use crate::observe::metrics::FileGauges;
 
@@ -50,6 +50,8 @@ struct Follower<S> {
     shared: Arc<SharedStatus>,
     /// What counts now.
     seen: Content,
+    /// The content whose rules apply.
+    applied: String,
     /// What the latest reading has found.
     latest: Content,
     #[cfg(feature = "metrics")]
@@ -64,6 +66,7 @@ impl Watcher {
         let mut follower = Follower {
             #[cfg(feature = "metrics")]
             gauges: FileGauges::new(&file.path.display().to_string()),
+            applied: file.text.clone(),
             file,
             layer,
             shared: watched,
@@ -118,12 +121,24 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
         let found = read(&self.file.path);
         if found == self.latest && found != self.seen {
             self.seen = found.clone();
-            self.follow(found.clone());
+            if found.as_ref() == Ok(&self.applied) && self.applies() {
+                // It was another one for a while, which could not be used.
+                lock(&self.shared.status).error = None;
+                self.show();
+            } else {
+                self.follow(found.clone());
+            }
         }
         self.latest = found;
     }
 
-    fn follow(&self, content: Content) {
+    /// Whether the layer has the rules that the file gave it last.
+    fn applies(&self) -> bool {
+        lock(&self.shared.status).version == self.layer.version()
+    }
+
+    fn follow(&mut self, content: Content) {
+        let text = content.clone();
         let rules = content.and_then(|text| not_panicking(|| (self.file.parse)(&text)));
         let is_over = lock(&self.shared.is_over);
         if *is_over {
@@ -134,6 +149,7 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
         let mut status = lock(&self.shared.status);
         match &replaced {
             Ok(changes) => {
+                self.applied = text.unwrap_or_default();
                 let (version, since) = (changes.version(), Clock::system().now());
                 *status = WatchStatus { version, since, error: None };
             }
