@@ -11,7 +11,7 @@ use tollgate::store::{Check, Reply, Store, Times};
 use tollgate::usage::top_keys::{Recording, TopKeys, UsageLog, UsageOf};
 use tollgate::{Key, MemoryStore, StoreExt};
 use tollgate_redis::{RedisStore, RedisStoreBuilder};
-use tollgate_test_servers::{Cluster, Kind, Server};
+use tollgate_test_servers::{Cluster, Kind, Server, short_or_long};
 use tollgate_tests::clock;
 
 use crate::usage::{HOUR, MINUTE, ample, ask, counts};
@@ -86,22 +86,22 @@ async fn with_a_secret_pages_hold_no_key() {
 #[tokio::test]
 async fn invented_keys_do_not_add_entries_beyond_the_stated_number() {
     const MINUTES: usize = 5;
-    const KEYS: u64 = 10_000_000;
     // The keys of a request, of which all are counted.
     const SET: usize = 20;
+    let invented: u64 = short_or_long(1_000_000, 10_000_000);
     let time = clock();
     let usage = TopKeys::new(builder("invented").connect().await.unwrap()).clock(&time);
     let recorder = usage.record(Recording::default().clock(&time));
     let store = MemoryStore::builder().max_keys(1_000).build().count_usage(&recorder);
     let policy = ample("api");
-    for n in (0..KEYS).step_by(SET) {
+    for n in (0..invented).step_by(SET) {
         let keys: [Key; SET] = from_fn(|at| Key::from(n + at as u64));
         let reply = store.acquire(&keys.each_ref().map(|key| Check::new(&policy, key, 1)), Times::ONCE);
         assert!(matches!(reply, Reply::Now(Ok(verdict)) if verdict.is_granted()));
-        if n % (KEYS / 20) == 0 {
+        if n % (invented / 20) == 0 {
             recorder.flush().await.unwrap();
         }
-        if (n + SET as u64).is_multiple_of(KEYS / 5) {
+        if (n + SET as u64).is_multiple_of(invented / 5) {
             recorder.flush().await.unwrap();
             time.advance(MINUTE);
         }
