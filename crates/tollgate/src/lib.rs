@@ -170,6 +170,7 @@ mod in_flight;
 mod interned;
 mod limiter;
 mod made_policies;
+mod never_fails;
 mod observe;
 mod policy_item;
 mod policy_set;

@@ -16,7 +16,7 @@ use tollgate_core::Share;
 #[cfg(feature = "top-keys")]
 use tollgate_core::UsageLog;
 
-pub use crate::limiter::NeverFails;
+pub use crate::never_fails::NeverFails;
 
 use crate::failure::{Breaker, CircuitBreaker, FailurePolicy, Fallback, Timeout};
 #[cfg(doc)]

@@ -14,8 +14,9 @@ use tower_service::Service;
 use super::layer::CallLimitLayer;
 use crate::denial::Denial;
 use crate::in_flight::HeldUntilDropped;
-use crate::limiter::{NeverFails, Permit};
+use crate::limiter::Permit;
 use crate::memory::MemoryStore;
+use crate::never_fails::NeverFails;
 use crate::waiting_call::WaitingCall;
 
 /// A service limited by a [`CallLimitLayer`]. It is ready when the inner service is.

@@ -13,7 +13,7 @@ use tollgate_core::{Grant, Renewal, Reply, Store, Verdict};
 use super::Slot;
 use super::held::{Claim, HeldSlot, Keeper, RenewalPlace};
 use super::releases::{Listener, OnItsWay, Releases, Releasing};
-use crate::limiter::NeverFails;
+use crate::never_fails::NeverFails;
 use crate::policy_set::{Ask, PolicySet};
 use crate::table::digest::{Digest, Secret};
 use crate::time::timer_now;

@@ -9,51 +9,28 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
-use http::{HeaderName, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
-use tollgate_core::{Reply, Share, Store, Times, Timestamp, Verdict};
+use tollgate_core::{Reply, Store, Times, Timestamp, Verdict};
 
 use super::deadline::deadline;
-use super::drain::Bound;
 use super::jitter::lengthened;
 use super::live::Live;
+use super::shared::LayerShared;
 use crate::answer::Protocol;
-use crate::answer::body::{Ending, OwnBody, ResponseBody};
+use crate::answer::body::{Ending, ResponseBody};
 use crate::charge::{ByResponse, Charges, GrantStamp, Settler};
 use crate::denial::Denial;
 use crate::extract::Head;
-use crate::fields::{FieldWriter, Written, number};
+use crate::fields::{Written, number};
 use crate::in_flight::{HeldUntilDropped, Slot, SlotBook};
-use crate::limiter::claim::{Asking, Claimed};
+use crate::limiter::asking::{Asking, Claimed};
 use crate::limiter::queue_slot::QueueSlot;
 use crate::limiter::replacement::{Waited, Waiting};
-use crate::limiter::{NeverFails, Permit, RequestLimiter};
+use crate::limiter::{Permit, RequestLimiter};
+use crate::never_fails::NeverFails;
 use crate::policy_set::{Ask, Asks};
 use crate::report::Report;
-
-/// Makes the answer to a refused request.
-pub(crate) type AnswerFn = dyn Fn(&Head<'_>, &Denial) -> Response<OwnBody> + Send + Sync;
-
-/// The limiter and the options of a layer.
-#[derive(Clone)]
-pub(crate) struct LayerShared<S> {
-    pub(crate) limiter: RequestLimiter<S>,
-    pub(crate) fields: FieldWriter,
-    pub(crate) options: LayerOptions,
-}
-
-/// What does not depend on the rules.
-#[derive(Clone, Default)]
-pub(crate) struct LayerOptions {
-    pub(crate) answer: Option<Arc<AnswerFn>>,
-    pub(crate) drain: Bound,
-    /// The header that holds a request's deadline in milliseconds.
-    pub(crate) deadline: Option<HeaderName>,
-    pub(crate) expose_report: bool,
-    /// By how much of them waits of refused requests are lengthened at most.
-    pub(crate) retry_jitter: Option<Share>,
-    pub(crate) is_off: bool,
-}
 
 /// What happens next to a request.
 pub(crate) enum Next<S: Store> {

@@ -14,13 +14,14 @@ use tokio::time::{Sleep, sleep};
 use tollgate_core::{Store, Timestamp};
 use tower_service::Service;
 
-use super::decide::{Extras, LayerShared, Next, QueueFuture};
+use super::decide::{Extras, Next, QueueFuture};
 use super::live::Live;
+use super::shared::LayerShared;
 use crate::answer::body::ResponseBody;
-use crate::limiter::NeverFails;
-use crate::limiter::claim::Asking;
+use crate::limiter::asking::Asking;
 use crate::limiter::queue_slot::QueueSlot;
 use crate::limiter::replacement::Waited;
+use crate::never_fails::NeverFails;
 use crate::policy_set::Asks;
 use crate::waiting_call::WaitingCall;
 

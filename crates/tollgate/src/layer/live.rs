@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::watch;
 
-use super::decide::LayerShared;
+use super::shared::LayerShared;
 use crate::limiter::RequestLimiter;
 use crate::limiter::replacement::{LatestVersion, LiveRules};
 
@@ -52,14 +52,7 @@ impl<S> Live<S> {
     }
 }
 
-impl<S> LayerShared<S> {
-    /// The version of the rules.
-    pub(super) fn version(&self) -> u64 {
-        self.limiter.decider.policies.version()
-    }
-}
-
-impl<S: Clone + Send + Sync> LiveRules<S> for Live<S> {
+impl<S: Clone + Send + Sync> LiveRules<RequestLimiter<S>> for Live<S> {
     fn latest(&self) -> RequestLimiter<S> {
         self.load().deref().limiter.clone()
     }

@@ -9,6 +9,7 @@ mod live;
 mod next_window;
 mod replace;
 mod service;
+mod shared;
 #[cfg(test)]
 mod strangers;
 #[cfg(feature = "tonic")]
@@ -26,16 +27,17 @@ use crate::answer::IntoAnswer;
 use crate::denial::Denial;
 use crate::extract::{Head, PeerIp};
 use crate::fields::{FieldWriter, Fields};
+use crate::limiter::RequestLimiter;
 use crate::limiter::replacement::Successors;
-use crate::limiter::{NeverFails, RequestLimiter};
 use crate::memory::MemoryStore;
+use crate::never_fails::NeverFails;
 use crate::observe::Decision;
 use crate::rule::PolicyExt;
 use crate::setup_error::{SetupError, or_panic};
 
-use self::decide::{LayerOptions, LayerShared};
 use self::drain::Bound;
 use self::live::Live;
+use self::shared::{LayerOptions, LayerShared};
 
 pub use self::replace::{RuleChange, RuleChanges};
 pub use self::service::RateLimit;

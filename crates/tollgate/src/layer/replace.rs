@@ -6,9 +6,9 @@ use std::fmt;
 use tollgate_core::{Clock, Policy, Store, Timestamp};
 
 use super::RateLimitLayer;
-use super::decide::LayerShared;
 use super::next_window::{in_utc, running_end};
-use crate::limiter::NeverFails;
+use super::shared::LayerShared;
+use crate::never_fails::NeverFails;
 use crate::rule::variants::Variant;
 use crate::rule::{IntoRules, Rule};
 use crate::setup_error::SetupError;

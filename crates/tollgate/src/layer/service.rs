@@ -13,8 +13,8 @@ use super::decide::Next;
 use super::future::ResponseFuture;
 use super::live::Live;
 use crate::answer::body::ResponseBody;
-use crate::limiter::NeverFails;
 use crate::memory::MemoryStore;
+use crate::never_fails::NeverFails;
 
 /// A service limited by a [`RateLimitLayer`](crate::RateLimitLayer).
 ///

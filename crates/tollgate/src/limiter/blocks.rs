@@ -7,9 +7,9 @@ use tollgate_core::{Check, Grant, Key, Policy, Share, Stamp, Store, Times, Wait}
 
 use super::background::in_background;
 use super::decider::Decider;
-use super::never_fails::NeverFails;
 use super::{Limiter, RequestLimiter};
 use crate::denial::Denial;
+use crate::never_fails::NeverFails;
 use crate::policy_set::Ask;
 use crate::reason::Reason;
 use crate::setup_error::{SetupError, or_panic};

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use pin_project::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout_at};
 use tollgate_core::{Reply, Store, Times, Verdict, Wait};
 
+use super::asking::{Asking, ClaimFuture, Claimed};
 use super::decider::Decider;
-use super::never_fails::NeverFails;
 use crate::in_flight::{Slot, SlotBook};
+use crate::never_fails::NeverFails;
 use crate::policy_set::{Ask, Asks};
 use crate::time::{YEAR, timer_now};
 
@@ -22,34 +22,6 @@ const LONGEST_RELEASE: Duration = Duration::from_secs(1);
 
 /// The pause between two looks for claims that are not answered yet.
 const CLAIMS_LOOK: Duration = Duration::from_millis(10);
-
-/// A verdict, and the slots that it granted.
-pub(crate) type Claimed = (Verdict, Slot);
-
-pub(crate) type ClaimFuture = Pin<Box<dyn Future<Output = Claimed> + Send>>;
-
-/// The answer to what was asked, on its way.
-#[pin_project(project = AskingProjection)]
-pub(crate) enum Asking<S: Store> {
-    /// Of a set without slots.
-    Store(#[pin] S::Acquire),
-    /// Boxed, so that other requests do not move it.
-    Claim(ClaimFuture),
-}
-
-impl<S: Store<Error: NeverFails>> Future for Asking<S> {
-    type Output = Claimed;
-
-    #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Claimed> {
-        match self.project() {
-            AskingProjection::Store(verdict) => {
-                verdict.poll(cx).map(|answer| (answer.unwrap_or_else(NeverFails::never), Slot::default()))
-            }
-            AskingProjection::Claim(claim) => claim.as_mut().poll(cx),
-        }
-    }
-}
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Asks the store, for a caller that waits until `deadline` at the longest.

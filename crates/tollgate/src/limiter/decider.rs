@@ -10,8 +10,7 @@ use tollgate_core::{
     Algorithm, Check, Key, Policy, Reply, Settled, Source, Store, Times, Timestamp, Verdict,
 };
 
-use super::claim::{Asking, Claimed};
-use super::never_fails::NeverFails;
+use super::asking::{Asking, Claimed};
 use super::permit::Permit;
 use super::refusal::Refusal;
 use super::wait_queue::WaitQueues;
@@ -19,6 +18,7 @@ use crate::blocks::DenialCounts;
 use crate::denial::Denial;
 use crate::in_flight::{Slot, SlotBook};
 use crate::memory::MemoryStore;
+use crate::never_fails::NeverFails;
 #[cfg(feature = "metrics")]
 use crate::observe::metrics::{LayerLimits, Metrics};
 use crate::observe::{Decision, Observe, Observers};

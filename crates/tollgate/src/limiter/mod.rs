@@ -1,10 +1,11 @@
 //! The same decisions without a Tower service around them: by key, and by the head of a request.
 
+pub(crate) mod asking;
 pub(crate) mod background;
 mod blocks;
-pub(crate) mod claim;
+mod claim;
 pub(crate) mod decider;
-mod never_fails;
+mod in_turn;
 mod permit;
 pub(crate) mod queue_slot;
 mod refusal;
@@ -24,13 +25,13 @@ use self::decider::Decider;
 use crate::charge::Charge;
 use crate::denial::Denial;
 use crate::memory::MemoryStore;
+use crate::never_fails::NeverFails;
 use crate::observe::Decision;
 use crate::policy_set::{Ask, Asks, PolicySet};
 use crate::reason::Reason;
 use crate::report::Report;
 use crate::setup_error::{SetupError, or_panic};
 
-pub use self::never_fails::NeverFails;
 pub use self::permit::Permit;
 pub use self::request::RequestLimiter;
 

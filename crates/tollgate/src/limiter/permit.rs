@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Grant, Reply, Stamp, Status, Store};
 
-use super::claim::Claimed;
+use super::asking::Claimed;
 use crate::charge::GrantStamp;
 use crate::in_flight::Slot;
 use crate::policy_set::{Ask, Asks, PolicyRef};

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tollgate_core::{Key, Policy, Store};
 
 use super::decider::Decider;
-use super::never_fails::NeverFails;
 use super::permit::Permit;
 use super::replacement::Successors;
 use super::shadow::{ShadowRules, store_for};
@@ -15,6 +14,7 @@ use crate::denial::Denial;
 use crate::extract::Head;
 use crate::in_flight::HeldUntilDropped;
 use crate::memory::MemoryStore;
+use crate::never_fails::NeverFails;
 use crate::observe::Decision;
 use crate::policy_set::Asks;
 use crate::report::Report;
@@ -50,7 +50,7 @@ pub struct RequestLimiter<S = MemoryStore> {
     pub(crate) decider: Decider<S>,
     pub(crate) shadow: ShadowRules<S>,
     /// Those who wait follow them.
-    pub(crate) successors: Successors<S>,
+    pub(crate) successors: Successors<RequestLimiter<S>>,
 }
 
 impl RequestLimiter {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tollgate_core::{Key, Policy, Settled, Store};
 
 use super::decider::Decider;
-use super::never_fails::NeverFails;
 use super::permit::Permit;
 use crate::charge::{Charge, GrantStamp, Reservation, Settler, SettlerFuture};
 use crate::denial::Denial;
+use crate::never_fails::NeverFails;
 use crate::observe::Observers;
 use crate::policy_set::{Ask, PolicyRef};
 use crate::setup_error::SetupError;

@@ -8,9 +8,9 @@ use tollgate_core::{Policy, Reply, Source, Store, Times, Timestamp, Verdict};
 
 use super::background::in_background;
 use super::decider::Decider;
-use super::never_fails::NeverFails;
 use crate::denial::Denial;
 use crate::extract::Head;
+use crate::never_fails::NeverFails;
 use crate::observe::Outcome;
 use crate::policy_set::{Asks, PolicySet};
 use crate::rule::Rule;

@@ -6,9 +6,8 @@ use smallvec::SmallVec;
 use tokio::time::{sleep, sleep_until};
 use tollgate_core::{Policy, Reply, Store, Wait};
 
-use super::claim::{Asking, Claimed};
+use super::asking::{Asking, Claimed};
 use super::decider::Decider;
-use super::never_fails::NeverFails;
 use super::permit::Permit;
 use super::queue_slot::QueueSlot;
 use super::refusal::Refusal;
@@ -17,6 +16,7 @@ use super::turn::turn_before;
 use super::wait_queue::Waiter;
 use crate::denial::Denial;
 use crate::in_flight::{Listener, Slot};
+use crate::never_fails::NeverFails;
 use crate::policy_set::{Ask, Asks};
 use crate::reason::Reason;
 use crate::time::{YEAR, timer_now};

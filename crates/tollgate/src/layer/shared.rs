@@ -1,0 +1,44 @@
+//! What the services of a layer share.
+
+use std::sync::Arc;
+
+use http::{HeaderName, Response};
+use tollgate_core::Share;
+
+use super::drain::Bound;
+use crate::answer::body::OwnBody;
+use crate::denial::Denial;
+use crate::extract::Head;
+use crate::fields::FieldWriter;
+use crate::limiter::RequestLimiter;
+
+/// Makes the answer to a refused request.
+pub(crate) type AnswerFn = dyn Fn(&Head<'_>, &Denial) -> Response<OwnBody> + Send + Sync;
+
+/// The limiter and the options of a layer.
+#[derive(Clone)]
+pub(crate) struct LayerShared<S> {
+    pub(crate) limiter: RequestLimiter<S>,
+    pub(crate) fields: FieldWriter,
+    pub(crate) options: LayerOptions,
+}
+
+/// What does not depend on the rules.
+#[derive(Clone, Default)]
+pub(crate) struct LayerOptions {
+    pub(crate) answer: Option<Arc<AnswerFn>>,
+    pub(crate) drain: Bound,
+    /// The header that holds a request's deadline in milliseconds.
+    pub(crate) deadline: Option<HeaderName>,
+    pub(crate) expose_report: bool,
+    /// By how much of them waits of refused requests are lengthened at most.
+    pub(crate) retry_jitter: Option<Share>,
+    pub(crate) is_off: bool,
+}
+
+impl<S> LayerShared<S> {
+    /// The version of the rules.
+    pub(super) fn version(&self) -> u64 {
+        self.limiter.decider.policies.version()
+    }
+}
