@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Reasons why a [`Policy`] cannot be made.
+/// Reasons why a [`Policy`](crate::Policy) cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -12,11 +12,13 @@ pub enum PolicyError {
     InvalidUnit,
     /// A burst was given for a window algorithm.
     BurstOnWindow,
-    /// `SlidingBuckets` takes 1 to [`Algorithm::MAX_BUCKETS`] buckets.
+    /// `SlidingBuckets` takes 1 to [`Algorithm::MAX_BUCKETS`](crate::Algorithm::MAX_BUCKETS)
+    /// buckets.
     BucketsOutOfRange,
     /// The limit exceeds the `max_limit` of `SlidingLog`, which keeps an entry for each unit.
     LogTooLong,
-    /// The limit of requests in flight exceeds [`Algorithm::MAX_IN_FLIGHT`].
+    /// The limit of requests in flight exceeds
+    /// [`Algorithm::MAX_IN_FLIGHT`](crate::Algorithm::MAX_IN_FLIGHT).
     TooManyInFlight,
     /// burst × window / limit + `max_wait` exceeds 2^52 µs.
     WaitTooLong,
@@ -32,8 +34,8 @@ pub enum PolicyError {
     NothingLeft,
     /// The [`Share`](crate::Share) of the limit, or of the burst, is less than one unit.
     ShareOfNothing,
-    /// The boundaries of a [calendar window](Algorithm::CalendarWindow) do not ascend, or one is
-    /// later than [`Timestamp::MAX`](crate::Timestamp::MAX).
+    /// The boundaries of a [calendar window](crate::Algorithm::CalendarWindow) do not ascend, or
+    /// one is later than [`Timestamp::MAX`](crate::Timestamp::MAX).
     InvalidBoundaries,
     /// A tier of a calendar window has another window than the rule's policy.
     OtherWindow,
