@@ -11,6 +11,7 @@ mod outages;
 mod returns;
 mod runtimes;
 mod stops;
+mod versions;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
