@@ -142,6 +142,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 if let Some(refusal) = holds(waiter).or_else(|| last().filter(|_| !in_time)) {
                     return Waited::Over(Err(refusal.denial));
                 }
+                if let Some(again) = asks_again {
+                    waiter.is_busy_until(again);
+                }
                 let pause = async {
                     match (asks_again.take(), &mut releases.listener) {
                         (Some(again), Some(listener)) => listener.released(again).await,
@@ -159,10 +162,13 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 // Before the store is asked, so that no release after its decision is missed.
                 self.listen(&mut releases, &asks);
             }
-            let reply = self.ask_once(&asks, patience.deadline(begin.elapsed()));
+            let deadline = patience.deadline(begin.elapsed());
+            let reply = self.ask_once(&asks, deadline);
             if let Reply::Later(_) = reply {
                 // So that those who arrive before the answer find this caller.
-                waiter.get_or_insert_with(|| self.queues.join(arrival, keys()));
+                let waiter = waiter.get_or_insert_with(|| self.queues.join(arrival, keys()));
+                let limits = [deadline, self.store.wait_limit(), Some(left())];
+                waiter.is_busy_until(timer_now() + limits.into_iter().flatten().min().unwrap_or_default());
             }
             let denial = match self.asked(asks.clone(), reply, patience).await {
                 Ok(permit) => {
