@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::{sleep, sleep_until};
-use tollgate_core::{Policy, Reply, Store, Wait};
+use tollgate_core::{Policy, Reply, Store, Times, Wait};
 
 use super::claim::{Asking, Claimed};
 use super::decider::Decider;
@@ -121,6 +121,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             Some(place) => Some(self.queues.join_from(place, keys())),
             None => self.queues.join_others(arrival, keys()),
         };
+        if let Some(denial) = self.refused_in_the_queue(waiter.as_ref(), &asks, patience).await {
+            return Waited::Over(Err(denial));
+        }
         // A refusal that lasts longer than the patience of this caller.
         let holds = |waiter: &Waiter<Refusal>| {
             let lasts = |at: usize, refusal: &Refusal| {
@@ -223,6 +226,25 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             }
         }
         Waited::Replaced(Waiting { begin: Some(begin), arrival: Some(arrival), place: waiter })
+    }
+
+    /// The denial of a caller that would wait for its turn only to hear that a rate refuses it.
+    async fn refused_in_the_queue(
+        &self,
+        waiter: Option<&Waiter<Refusal>>,
+        asks: &Asks,
+        patience: &Patience,
+    ) -> Option<Denial> {
+        let waits = waiter.is_some_and(|waiter| !waiter.has_turn());
+        let has_rates = || asks.iter().any(|ask| ask.cost > 0 && !self.is_slot(ask));
+        if !waits || matches!(patience, Patience::ForAll(_)) || !has_rates() {
+            return None;
+        }
+        let deadline = patience.deadline(Duration::ZERO);
+        let looked = self.acquire(asks, Times::LOOK, deadline).wait().await.unwrap_or_else(NeverFails::never);
+        let denial = Denial::of(self.report(asks, &looked));
+        let is_refused = denial.violated_at().any(|at| !self.is_slot(&asks[at]));
+        is_refused.then_some(denial)
     }
 
     /// The places of the asks that a caller waits for. Callers for one slot wait in one queue,
