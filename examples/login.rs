@@ -54,24 +54,27 @@ impl Limits {
 
     /// Whether the password is right, if it may be checked at all.
     async fn check(&self, head: &Head<'_>, log_in: &LogIn) -> Result<bool, Denial> {
+        // Both failures are charged before the check, so concurrent guesses cannot exceed a limit.
+        // That of the address also before the wait: one that is refused holds up no name.
+        let by_address = self.addresses.check(head).await?;
+        let checked = self.check_in_turn(log_in).await;
+        if !matches!(checked, Ok(false)) {
+            self.addresses.refund(by_address).await;
+        }
+        checked
+    }
+
+    /// Log-ins of a name wait for each other, so that right ones do not lack what another has only
+    /// reserved.
+    async fn check_in_turn(&self, log_in: &LogIn) -> Result<bool, Denial> {
         // One key for all spellings that the database takes for one user.
         let name = Key::from(log_in.name.to_lowercase());
-        // Both failures are charged before the check, so concurrent guesses cannot exceed a limit.
-        // They wait for each other, so that right ones do not lack what another has only reserved.
         let _turn = self.turns.until_ready(&name, 1, Duration::from_secs(10)).await?;
-        let by_address = self.addresses.check(head).await?;
-        let by_name = match self.names.check(&name, 1).await {
-            Ok(permit) => permit,
-            Err(denial) => {
-                self.addresses.refund(by_address).await;
-                return Err(denial);
-            }
-        };
+        let failure = self.names.check(&name, 1).await?;
         let is_right = is_right(log_in).await;
         if is_right {
             // Before the next turn, which sees no failure then.
-            self.addresses.refund(by_address).await;
-            self.names.refund(by_name).await;
+            self.names.refund(failure).await;
             self.names.reset(&name).await;
         }
         Ok(is_right)

@@ -11,6 +11,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -89,11 +90,23 @@ impl Fleet {
         name: &str,
         password: &str,
     ) -> impl Future<Output = Answer> + Send + 'static {
+        self.try_from("", server, name, password)
+    }
+
+    /// Tries a password from an address, if it is not empty.
+    fn try_from(
+        &self,
+        from: &str,
+        server: usize,
+        name: &str,
+        password: &str,
+    ) -> impl Future<Output = Answer> + Send + 'static {
         let address = self.processes[server % SERVERS].address;
         let client = self.clients[server % self.clients.len()].clone();
-        let url = format!("http://{address}/{name}/{password}").parse().unwrap();
+        let url = format!("http://{address}/{name}/{password}");
+        let request = Request::get(url).header("x-address", from).body(Empty::new()).unwrap();
         async move {
-            let response = timeout(2 * PATIENCE, client.get(url)).await.expect("an answer").unwrap();
+            let response = timeout(2 * PATIENCE, client.request(request)).await.expect("an answer").unwrap();
             let (head, body) = response.into_parts();
             let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
             match head.status.as_u16() {
@@ -227,4 +240,31 @@ async fn a_client_that_aborts_gains_no_guess_and_keeps_no_turn() {
     let answer = timeout(PATIENCE, fleet.try_password(1, "bob", "wrong")).await.expect("an answer");
     println!("then {answer:?}, of {} checked", fleet.checked("bob"));
     assert!(fleet.checked("bob") <= 5, "{} checked", fleet.checked("bob"));
+}
+
+/// 1,500 log-ins of an address that has used up its failures, of one name and at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn log_ins_of_a_refused_address_take_no_turn_of_a_name() {
+    let fleet = Fleet::start();
+    for n in 0..5 {
+        assert_eq!(fleet.try_from("bad", n, &format!("user-{n}"), "wrong").await, Answer::Wrong);
+    }
+    let mut slow = Client::connect(fleet.processes[0].address).await;
+    slow.send("GET /ada/slow HTTP/1.1\r\nhost: log-in\r\nx-address: good\r\n\r\n").await;
+    let is_checked = async {
+        while fleet.checked("ada") == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, is_checked).await.expect("the slow one has its turn");
+    let begin = Instant::now();
+    let guesses: JoinSet<Answer> = (0..1_500).map(|n| fleet.try_from("bad", n, "ada", "wrong")).collect();
+    let answers = timeout(PATIENCE, guesses.join_all()).await.expect("no guess waits for the slow check");
+    println!("1,500 were refused in {:?}", begin.elapsed());
+    assert_eq!(count(&answers, Answer::Refused), 1_500);
+    drop(slow);
+    let begin = Instant::now();
+    assert_eq!(fleet.try_from("good", 1, "ada", "right").await, Answer::Right);
+    println!("then a right one took {:?}", begin.elapsed());
+    assert_eq!(fleet.checked("ada"), 2);
 }

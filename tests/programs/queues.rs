@@ -15,7 +15,7 @@ use tollgate::{
 };
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server};
-use tollgate_tests::{Connection, Failing, Fault, Log, clock, store, timed};
+use tollgate_tests::{Connection, Failing, Fault, Log, clock, poll_once, store, timed};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -464,6 +464,47 @@ async fn loads() {
         println!("{name}: {passed} passed, none of them for {longest:?} at most");
         assert!(passed >= CALLERS as u64, "{name}: {passed} passed");
     }
+}
+
+/// The task of the first is not polled any more, as in a `select!` whose other branch runs.
+#[tokio::test(start_paused = true)]
+async fn a_first_caller_that_is_not_polled_holds_up_others_for_two_seconds_more() {
+    let limiter =
+        Limiter::new([Policy::new("calls", Quota::per_second(1).burst(1))]).store(InTokioTime::new());
+    let _permit = limiter.check(&ada(), 1).await.unwrap();
+    let ada = ada();
+    let mut first = Box::pin(limiter.until_ready(&ada, 1, PATIENCE));
+    poll_once(first.as_mut()).await;
+    let ((_, passed), waited) = timed(crowd(&limiter, 3, PATIENCE)).await;
+    println!("three passed after {waited:?}");
+    assert_eq!(passed, [0, 1, 2]);
+    assert!(waited <= 5 * SECOND, "{waited:?}");
+    assert!(first.await.is_ok(), "it is polled again");
+}
+
+#[test]
+fn callers_in_a_runtime_that_is_not_driven_hold_up_no_others() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (stopped, driven) = (runtime(), runtime());
+    let limiter = Limiter::new([Policy::in_flight("jobs", 1)]);
+    let slot = driven.block_on(limiter.check(&ada(), 1)).unwrap();
+    // The first asks, and the others sleep behind it.
+    for _ in 0..3 {
+        let limiter = limiter.clone();
+        stopped.spawn(async move { limiter.until_ready(&ada(), 1, PATIENCE).await.map(drop) });
+    }
+    stopped.block_on(yield_now());
+    let ((_, passed), waited) = driven.block_on(async {
+        let crowd = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { timed(crowd(&limiter, 3, PATIENCE)).await }
+        });
+        yield_now().await;
+        drop(slot);
+        crowd.await.unwrap()
+    });
+    println!("three passed after {waited:?}");
+    assert_eq!(passed.len(), 3, "each within its patience");
 }
 
 /// A delay is not spent in the queue: those behind get their places in the bucket meanwhile.

@@ -15,6 +15,7 @@ use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Channel};
 use tokio::sync::mpsc;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 use tollgate::extract::{global, header};
 use tollgate::{
@@ -253,6 +254,33 @@ async fn a_request_that_exceeds_a_rate_does_not_wait_for_a_slot() {
     let refused = service.oneshot(ada()).await.unwrap();
     assert_eq!((refused.status(), begin.elapsed()), (StatusCode::TOO_MANY_REQUESTS, Duration::ZERO));
     drop(held);
+}
+
+/// 1,500 log-ins of an address that has used up its failures, and others that wait for the name.
+#[tokio::test(start_paused = true)]
+async fn requests_that_exceed_a_rate_take_no_turn_of_a_queue() {
+    let failures = Policy::new("failures", Quota::per_day(1)).by(header("x-address"));
+    let turn = Policy::in_flight("turn", 1).by(header("x-user")).wait_at_most(Duration::from_secs(10));
+    let service = RateLimitLayer::new([turn, failures]).layer(service_fn(async |_: Request<Body>| {
+        Ok::<_, Infallible>(Response::new(Body::from("welcome")))
+    }));
+    let log_in = |address: &str, user: &str| {
+        let request = Request::get("/").header("x-address", address).header("x-user", user);
+        service.clone().oneshot(request.body(Body::empty()).unwrap())
+    };
+    assert_eq!(log_in("bad", "bob").await.unwrap().status(), StatusCode::OK);
+    let held = log_in("one", "ada").await.unwrap();
+    let waiting = tokio::spawn(log_in("two", "ada"));
+    yield_now().await;
+    let begin = Instant::now();
+    let refused: JoinSet<_> = (0..1_500).map(|_| log_in("bad", "ada")).collect();
+    for refused in refused.join_all().await {
+        assert_eq!(refused.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+    drop(held);
+    assert_eq!(waiting.await.unwrap().unwrap().status(), StatusCode::OK);
+    assert_eq!(begin.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test]

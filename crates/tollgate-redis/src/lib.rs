@@ -88,6 +88,9 @@
 //! Some units cannot be given back, and stay charged: those on a node that fails in between, and a
 //! place in a leaky bucket's queue if later places were taken meanwhile.
 //!
+//! Slots of requests in flight are renewed by calls for each node. So a node that stalls costs no
+//! slot of the others.
+//!
 //! While a slot moves, its callers are decided as before, with one exception. If several rules of
 //! one key are charged together and some are new, no node decides them until the slot has moved. A
 //! rule that tracks usage counts as two. After a quarter of a second of retries they fail with an

@@ -283,6 +283,14 @@ impl Store for RedisStore {
         }
     }
 
+    fn node_of(&self, key: &Key) -> u64 {
+        let context = &self.commit.context;
+        match context.link.has_slots() {
+            true => context.link.node(self.commit.slot(&context.names.bounded(key))),
+            false => 0,
+        }
+    }
+
     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Error>, RefundFuture> {
         if policies.is_empty() {
             return Reply::Now(Ok(()));

@@ -21,22 +21,35 @@ async fn is_right(name: &str, password: &str) -> bool {
 #[derive(Clone)]
 struct Limits {
     turns: Limiter,
-    failures: RequestLimiter,
+    addresses: RequestLimiter,
+    names: RequestLimiter,
 }
 
 async fn log_in(State(limits): State<Limits>, mut parts: Parts, body: String) -> Result<Response, Denial> {
     let (name, password) = body.split_once(':').unwrap_or_default();
     let name = name.to_lowercase();
     parts.extensions.insert(Name(name.clone()));
-    // One at a time, so that right log-ins do not lack a failure that another has only reserved.
-    let _turn = limits.turns.until_ready(&Key::from(name.as_str()), 1, Duration::from_secs(10)).await?;
-    // First the charge: concurrent guesses cannot exceed the limit.
-    let permit = limits.failures.check(&Head::from(&parts)).await?;
-    if !is_right(&name, password).await {
+    let head = Head::from(&parts);
+    // First the charges: concurrent guesses cannot exceed a limit. That of the address before the
+    // wait, too: one that is refused holds up no name.
+    let by_address = limits.addresses.check(&head).await?;
+    let checked = check_in_turn(&limits, &head, &name, password).await;
+    if matches!(checked, Ok(false)) {
         return Ok(StatusCode::UNAUTHORIZED.into_response());
     }
-    limits.failures.refund(permit).await;
-    Ok("welcome".into_response())
+    limits.addresses.refund(by_address).await;
+    checked.map(|_| "welcome".into_response())
+}
+
+/// One at a time, so that right log-ins do not lack a failure that another has only reserved.
+async fn check_in_turn(limits: &Limits, head: &Head<'_>, name: &str, password: &str) -> Result<bool, Denial> {
+    let _turn = limits.turns.until_ready(&Key::from(name), 1, Duration::from_secs(10)).await?;
+    let by_name = limits.names.check(head).await?;
+    let is_right = is_right(name, password).await;
+    if is_right {
+        limits.names.refund(by_name).await;
+    }
+    Ok(is_right)
 }
 
 fn app() -> Router {
@@ -45,10 +58,8 @@ fn app() -> Router {
     let name = failures("name", Quota::per_hour(2)).block_after(20, Duration::from_secs(900));
     let limits = Limits {
         turns: Limiter::new([Policy::in_flight("turn", 1)]),
-        failures: RequestLimiter::new([
-            address.by(PeerIp::new()),
-            name.by(extension_ref(|Name(name): &Name| name.as_str())),
-        ]),
+        addresses: RequestLimiter::new(address.by(PeerIp::new())),
+        names: RequestLimiter::new(name.by(extension_ref(|Name(name): &Name| name.as_str()))),
     };
     Router::new().route("/log-in", post(log_in)).with_state(limits)
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tollgate::Key;
 use tollgate::store::{Check, Store, StoreError, Times};
+use tollgate::{Key, Limiter, Policy, StoreExt};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Cluster, Kind, Server};
 
@@ -107,6 +107,42 @@ async fn a_lost_master_does_not_delay_calls_to_other_masters() {
     }
     gone.resume().unwrap();
     eventually("it is asked again", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
+}
+
+/// Its renewals are not answered for more than a lease, and those of the others are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_stalls_costs_no_slot_of_other_masters() {
+    let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
+    for node in cluster.nodes() {
+        node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
+        node.command(&["CONFIG", "SET", "cluster-replica-no-failover", "yes"]).unwrap();
+    }
+    let prefix = prefix();
+    let patient = Duration::from_secs(60);
+    let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix).response_timeout(patient);
+    let store = builder.connect().await.unwrap();
+    let slots = Policy::in_flight("slots", 1).with_lease(Duration::from_secs(9));
+    let limiter = Limiter::new([slots.clone()]).store(store.clone().timeout(patient).fail_closed());
+    let other = elsewhere(&cluster, &prefix, "ada");
+    let (_, stalled) = home(&cluster, &prefix, "ada");
+    let [of_stalled, of_other] = [
+        limiter.check(&"ada".into(), 1).await.unwrap(),
+        limiter.check(&other.as_str().into(), 1).await.unwrap(),
+    ];
+    stalled.pause().unwrap();
+    of_stalled.slot().lost().await;
+    // Renewed together, they would end together.
+    sleep(Duration::from_secs(1)).await;
+    assert!(!of_other.slot().is_lost());
+    assert!(!acquire(&store, &slots, &other, 1).await.is_granted(), "no other has the slot");
+    stalled.resume().unwrap();
+    drop((of_stalled, of_other));
+    for key in ["ada", &other] {
+        eventually("the slot is free", async || {
+            try_acquire(&store, &slots, key, 1).await.is_ok_and(|verdict| verdict.is_granted())
+        })
+        .await;
+    }
 }
 
 /// One node of the URL hangs, and the Cluster still lists it.

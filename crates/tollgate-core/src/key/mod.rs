@@ -1,21 +1,26 @@
 //! Keys, which divide a quota among callers.
 
 mod from;
+mod long;
 mod parse;
 mod text;
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
+
+use long::LongKey;
 
 /// Divides a quota among callers (the IETF draft's partition key). A key is an address, an API key,
 /// a user id, or several of these together.
 ///
 /// A key stores the types of its parts, so different values never become one key. The text `"1"` is
 /// not the number 1, and the pair `("a", "bc")` is not `("ab", "c")`. Text of up to 37 characters
-/// (a UUID has 36) needs no allocation.
+/// (a UUID has 36) needs no allocation. Clones share longer text.
 ///
 /// The empty key ([`Key::is_empty`]) belongs to no caller. Rules treat it as absent. For a store it
 /// is a key like any other.
@@ -39,7 +44,9 @@ enum Encoded {
         length: u8,
         bytes: [u8; INLINE],
     },
-    Heap(Box<[u8]>),
+    Heap(Arc<[u8]>),
+    /// Beyond [`Key::MAX_TEXT`] bytes.
+    Long(Arc<LongKey>),
 }
 
 /// Fits a tag and a UUID in text. A key then takes 40 bytes.
@@ -143,6 +150,19 @@ impl Key {
         match &self.0 {
             Encoded::Inline { length, bytes } => &bytes[..usize::from(*length)],
             Encoded::Heap(bytes) => bytes,
+            Encoded::Long(key) => key.bytes(),
+        }
+    }
+
+    /// Returns a digest of the encoded form, for a store that keeps digests of long keys.
+    ///
+    /// The digest of a key of more than [`Key::MAX_TEXT`] bytes is made once for all clones. So a
+    /// slot that is renewed for hours is not hashed again for each renewal. `maker` tells makers of
+    /// digests apart, such as stores with other secrets. The digest of the first maker is kept.
+    pub fn digest_by(&self, maker: u64, digest: impl FnOnce(&[u8]) -> [u8; 16]) -> [u8; 16] {
+        match &self.0 {
+            Encoded::Long(key) => key.digest_by(maker, digest),
+            _ => digest(self.as_encoded()),
         }
     }
 
@@ -155,7 +175,10 @@ impl Key {
                 bytes[1..length].copy_from_slice(value);
                 Key(Encoded::Inline { length: short, bytes })
             }
-            _ => Key(Encoded::Heap([&[tag], value].concat().into())),
+            _ if length <= Key::MAX_TEXT => {
+                Key(Encoded::Heap(iter::once(tag).chain(value.iter().copied()).collect()))
+            }
+            _ => Key(Encoded::Long(LongKey::new([&[tag], value].concat()))),
         }
     }
 }

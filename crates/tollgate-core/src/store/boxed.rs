@@ -51,6 +51,7 @@ trait ErasedStore<E>: Send + Sync {
     fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>>;
     fn settle<'a>(&'a self, grants: &'a [Grant<'a>], total: u64) -> BorrowedFuture<'a, Result<Settled, E>>;
     fn renew<'a>(&'a self, grants: &'a [Grant<'a>]) -> BorrowedFuture<'a, Result<Vec<Renewal>, E>>;
+    fn node_of(&self, key: &Key) -> u64;
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
     fn wait_limit(&self) -> Option<Duration>;
     fn sent_claims(&self) -> Option<&SentClaims>;
@@ -82,6 +83,10 @@ impl<S: Store> ErasedStore<S::Error> for S {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), S::Error>> {
         boxed(Store::reset(self, key, policies))
+    }
+
+    fn node_of(&self, key: &Key) -> u64 {
+        Store::node_of(self, key)
     }
 
     fn wait_limit(&self) -> Option<Duration> {
@@ -135,6 +140,10 @@ impl<E: StoreError> Store for BoxStore<E> {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>> {
         self.0.reset(key, policies)
+    }
+
+    fn node_of(&self, key: &Key) -> u64 {
+        self.0.node_of(key)
     }
 
     fn wait_limit(&self) -> Option<Duration> {

@@ -128,6 +128,16 @@ pub trait Store: Clone + Send + Sync + 'static {
         async { Ok(held) }
     }
 
+    /// Returns the number of the node that holds the state of a key. Slots of several nodes are
+    /// [renewed](Store::renew) by a call for each, so that one that does not answer costs no slot
+    /// of the others. The number of a key may change.
+    ///
+    /// The default is 0: one node holds all keys. A wrapper must override it.
+    fn node_of(&self, key: &Key) -> u64 {
+        let _ = key;
+        0
+    }
+
     /// Ends each wait for a verdict, a refund or a reset after `limit`, counted from the call. The
     /// error has the kind [`ErrorKind::Timeout`](crate::ErrorKind::Timeout).
     ///

@@ -80,6 +80,8 @@ pub(crate) struct KeyNames {
     /// `prefix:layout:{`.
     head: String,
     secret: Option<Hmac<Sha256>>,
+    /// Tells digests by this secret from those by others.
+    maker: u64,
     pub(crate) log: SlidingLogLayout,
     /// The suffix of all names of states and totals.
     suffix: &'static str,
@@ -88,14 +90,19 @@ pub(crate) struct KeyNames {
 impl KeyNames {
     pub(crate) fn new(prefix: &str, secret: Option<&[u8]>, log: SlidingLogLayout) -> KeyNames {
         // HMAC accepts a key of any length.
-        let secret = secret.and_then(|secret| Hmac::new_from_slice(secret).ok());
-        KeyNames { head: format!("{prefix}:{LAYOUT}:{{"), secret, log, suffix: "" }
+        let secret: Option<Hmac<Sha256>> = secret.and_then(|secret| Hmac::new_from_slice(secret).ok());
+        let maker = secret.as_ref().map_or(0, |secret| {
+            let number = secret.clone().chain_update("maker").finalize().into_bytes();
+            u64::from_be_bytes(std::array::from_fn(|at| number[at]))
+        });
+        KeyNames { head: format!("{prefix}:{LAYOUT}:{{"), secret, maker, log, suffix: "" }
     }
 
     /// The names of the same keys for rules in shadow.
     pub(crate) fn in_shadow(&self) -> KeyNames {
-        let KeyNames { head, secret, log, .. } = self;
-        KeyNames { head: head.clone(), secret: secret.clone(), log: *log, suffix: SHADOW_FORM }
+        let KeyNames { head, secret, maker, log, .. } = self;
+        let (head, secret) = (head.clone(), secret.clone());
+        KeyNames { head, secret, maker: *maker, log: *log, suffix: SHADOW_FORM }
     }
 
     /// A key, to be named when its call is written.
@@ -136,11 +143,13 @@ impl KeyNames {
     }
 
     fn digest(&self, key: &Key) -> KeyDigest {
-        let digest = match &self.secret {
-            Some(secret) => secret.clone().chain_update(key.as_encoded()).finalize().into_bytes(),
-            None => Sha256::digest(key.as_encoded()),
-        };
-        std::array::from_fn(|at| digest[at])
+        key.digest_by(self.maker, |encoded| {
+            let digest = match &self.secret {
+                Some(secret) => secret.clone().chain_update(encoded).finalize().into_bytes(),
+                None => Sha256::digest(encoded),
+            };
+            std::array::from_fn(|at| digest[at])
+        })
     }
 
     /// The part of the name that all policies of a key share: `prefix:layout:{key}:`.
@@ -320,6 +329,20 @@ mod tests {
         // A key that looks like a digest does not collide with one.
         let digest = &long["tollgate:2:{".len()..long.find('}').unwrap()];
         assert_ne!(text(&names(None), &Key::from(digest), &policy), long);
+    }
+
+    /// A slot is renewed as long as it is held, and its key may have 390 kB.
+    #[test]
+    fn a_long_key_is_hashed_once_for_each_secret() {
+        let key = Key::from("x".repeat(390_000));
+        let of = |secret: Option<&[u8]>, key: &Key| names(secret).bounded(key);
+        let first = of(Some(b"secret"), &key);
+        let again = key.digest_by(names(Some(b"secret")).maker, |_| panic!("it is hashed again"));
+        assert_eq!(first, BoundedKey::Hashed(again));
+        for other in [None, Some(&b"another"[..])] {
+            assert_ne!(of(other, &key), first);
+            assert_eq!(of(other, &key), of(other, &Key::from("x".repeat(390_000))));
+        }
     }
 
     /// Each escaped byte is three. The bound holds for what is stored, and for what a caller sends.

@@ -96,6 +96,10 @@ impl<S: Store> Store for Breaker<S> {
         self.ask(self.shared.admit_uncounted(!policies.is_empty()), |store| store.reset(key, policies))
     }
 
+    fn node_of(&self, key: &Key) -> u64 {
+        self.store.node_of(key)
+    }
+
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
     }

@@ -131,6 +131,10 @@ impl<S: Store, F: Store<Error = Infallible>> Store for Fallback<S, F> {
         Both::of(self.substitute.store.reset(key, policies), store)
     }
 
+    fn node_of(&self, key: &Key) -> u64 {
+        self.store.node_of(key)
+    }
+
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
     }

@@ -87,6 +87,10 @@ impl<S: Store> Store for FailurePolicy<S> {
         self.store.reset(key, policies).then(&self.outage, Complete)
     }
 
+    fn node_of(&self, key: &Key) -> u64 {
+        self.store.node_of(key)
+    }
+
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
     }

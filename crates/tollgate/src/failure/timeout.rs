@@ -114,6 +114,10 @@ impl<S: Store> Store for Timeout<S> {
         self.limited(self.store.reset(key, policies).then(&(), OfStore))
     }
 
+    fn node_of(&self, key: &Key) -> u64 {
+        self.store.node_of(key)
+    }
+
     fn wait_limit(&self) -> Option<Duration> {
         Some(self.store.wait_limit().map_or(self.limit, |limit| limit.min(self.limit)))
     }

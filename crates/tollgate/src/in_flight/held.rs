@@ -1,7 +1,7 @@
 //! One slot that a request holds, until it is released or lost.
 
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -11,10 +11,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tollgate_core::{Key, Policy, Renewal, Share, Stamp};
 
 use super::releases::OnItsWay;
+use super::sync::{Mutex, MutexGuard};
+use super::timer_now;
 use crate::observe::Observers;
 use crate::policy_set::{PolicyRef, PolicySet};
 use crate::table::digest::Digest;
-use crate::time::timer_now;
 
 /// What identifies a slot in its store.
 pub(super) struct Claim {

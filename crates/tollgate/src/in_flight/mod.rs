@@ -6,13 +6,16 @@
 mod extractor;
 mod held;
 mod releases;
+#[cfg(test)]
+mod schedules;
 mod slots;
 
 use std::fmt;
 use std::future::poll_fn;
 use std::mem;
 use std::pin::Pin;
-use std::sync::Arc;
+// `sync` and `timer_now` are those of the slots, which their schedules replace.
+use std::sync::{self, Arc};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -21,6 +24,7 @@ use tokio::task::JoinHandle;
 use tollgate_core::{Policy, Settled};
 
 use crate::observe::Observers;
+use crate::time::timer_now;
 use held::HeldSlot;
 
 pub(crate) use releases::Listener;

@@ -5,12 +5,13 @@
 //! hear of each release of this process.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use smallvec::SmallVec;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
+use super::sync::{Mutex, MutexGuard};
 use crate::table::digest::Digest;
 
 #[derive(Clone, Default)]

@@ -184,9 +184,13 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
             if begins { &mut due } else { &mut found }.push(held);
         }
         drop(renewals);
-        if !due.is_empty() {
+        let mut of_node: BTreeMap<u64, VecDeque<Arc<HeldSlot>>> = BTreeMap::new();
+        for held in due {
+            of_node.entry(self.store.node_of(&held.claim.key)).or_default().push_back(held);
+        }
+        for held in of_node.into_values() {
             // In a task of its own, so that a call without an answer holds up no other.
-            tokio::spawn(UnansweredRenewals { held: due.into(), sent: now }.renew(Arc::clone(self)));
+            tokio::spawn(UnansweredRenewals { held, sent: now }.renew(Arc::clone(self)));
         }
         Some(pause)
     }

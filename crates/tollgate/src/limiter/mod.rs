@@ -305,6 +305,9 @@ where
     ///   is kept for it while it waits in a faster one. It does not hold up a faster queue while it
     ///   waits in a slower one: a thousand used-up tenants do not hold up one that is not.
     /// - A large cost holds up smaller ones behind it, for as long as it waits.
+    /// - A caller whose task is not polled loses its turn after a second or two: its runtime is not
+    ///   driven, or another future holds up its task. It keeps the place of its arrival, and asks
+    ///   once it is polled.
     /// - Under a [`RequestLimiter`], each tier of a rule has queues of its own.
     /// - Over a network, several callers of a queue ask at once while nothing is refused. They may
     ///   pass in another order.

@@ -5,18 +5,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
-use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::wait_queue::Waiter;
+use super::wait_queue::{LOOK_AGAIN, Waiter};
 use crate::time::timer_now;
 
-/// The time after which a caller that sleeps looks for its turn by itself. A turn that it was not
-/// woken for, such as by a waker of a foreign runtime, holds up the queue no longer than that.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
 /// Waits for the turn of a caller, but only until `end`. Returns whether it has its turn in time.
+///
+/// The caller looks for its turn each second. So it finds one that it was not woken for, such as by
+/// a waker of a foreign runtime, and passes by callers that are not polled any more.
 pub(super) async fn turn_before<T>(waiter: &Waiter<T>, end: Instant) -> bool {
     if waiter.has_turn() {
         return true;
@@ -74,6 +72,8 @@ impl Wake for NotedWaker {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::sleep;
     use tollgate_core::Key;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::{sleep, sleep_until};
-use tollgate_core::{Policy, Reply, Store, Wait};
+use tollgate_core::{Policy, Reply, Store, Times, Wait};
 
 use super::asking::{Asking, Claimed};
 use super::decider::Decider;
@@ -121,6 +121,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             Some(place) => Some(self.queues.join_from(place, keys())),
             None => self.queues.join_others(arrival, keys()),
         };
+        if let Some(denial) = self.refused_in_the_queue(waiter.as_ref(), &asks, patience).await {
+            return Waited::Over(Err(denial));
+        }
         // A refusal that lasts longer than the patience of this caller.
         let holds = |waiter: &Waiter<Refusal>| {
             let lasts = |at: usize, refusal: &Refusal| {
@@ -142,6 +145,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 if let Some(refusal) = holds(waiter).or_else(|| last().filter(|_| !in_time)) {
                     return Waited::Over(Err(refusal.denial));
                 }
+                if let Some(again) = asks_again {
+                    waiter.is_busy_until(again);
+                }
                 let pause = async {
                     match (asks_again.take(), &mut releases.listener) {
                         (Some(again), Some(listener)) => listener.released(again).await,
@@ -159,10 +165,13 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 // Before the store is asked, so that no release after its decision is missed.
                 self.listen(&mut releases, &asks);
             }
-            let reply = self.ask_once(&asks, patience.deadline(begin.elapsed()));
+            let deadline = patience.deadline(begin.elapsed());
+            let reply = self.ask_once(&asks, deadline);
             if let Reply::Later(_) = reply {
                 // So that those who arrive before the answer find this caller.
-                waiter.get_or_insert_with(|| self.queues.join(arrival, keys()));
+                let waiter = waiter.get_or_insert_with(|| self.queues.join(arrival, keys()));
+                let limits = [deadline, self.store.wait_limit(), Some(left())];
+                waiter.is_busy_until(timer_now() + limits.into_iter().flatten().min().unwrap_or_default());
             }
             let denial = match self.asked(asks.clone(), reply, patience).await {
                 Ok(permit) => {
@@ -217,6 +226,25 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             }
         }
         Waited::Replaced(Waiting { begin: Some(begin), arrival: Some(arrival), place: waiter })
+    }
+
+    /// The denial of a caller that would wait for its turn only to hear that a rate refuses it.
+    async fn refused_in_the_queue(
+        &self,
+        waiter: Option<&Waiter<Refusal>>,
+        asks: &Asks,
+        patience: &Patience,
+    ) -> Option<Denial> {
+        let waits = waiter.is_some_and(|waiter| !waiter.has_turn());
+        let has_rates = || asks.iter().any(|ask| ask.cost > 0 && !self.is_slot(ask));
+        if !waits || matches!(patience, Patience::ForAll(_)) || !has_rates() {
+            return None;
+        }
+        let deadline = patience.deadline(Duration::ZERO);
+        let looked = self.acquire(asks, Times::LOOK, deadline).wait().await.unwrap_or_else(NeverFails::never);
+        let denial = Denial::of(self.report(asks, &looked));
+        let is_refused = denial.violated_at().any(|at| !self.is_slot(&asks[at]));
+        is_refused.then_some(denial)
     }
 
     /// The places of the asks that a caller waits for. Callers for one slot wait in one queue,

@@ -380,6 +380,10 @@ impl<S: Store> Store for DenyCache<S> {
         self.store.end_waits_after(limit)
     }
 
+    fn node_of(&self, key: &Key) -> u64 {
+        self.store.node_of(key)
+    }
+
     fn wait_limit(&self) -> Option<Duration> {
         self.store.wait_limit()
     }

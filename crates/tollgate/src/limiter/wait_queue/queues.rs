@@ -8,9 +8,10 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 use tollgate_core::Key;
 
-use super::queue_table::{LockedQueues, QueueTable};
+use super::queue_table::{LOOK_AGAIN, LockedQueues, QueueTable};
 use super::sync::Arc;
 use crate::table::digest::{Digest, Secret};
 
@@ -162,18 +163,28 @@ impl<T> Waiter<T> {
 
     fn poll_turn(&self, wakes: Option<&Waker>) -> Poll<()> {
         let Some(at) = self.at else { return Poll::Ready(()) };
+        let digest = self.queues[at];
         self.shared.table.change(|locked| {
-            let queue = locked.queues.get_mut(&self.queues[at]);
-            match queue.and_then(|queue| queue.waiting.get_mut(&self.arrival)) {
-                Some(waker) => {
-                    if let Some(wakes) = wakes {
-                        *waker = Some(wakes.clone());
-                    }
-                    Poll::Pending
-                }
-                None => Poll::Ready(()),
+            locked.looks_again(self.arrival, &self.queues, locked.now + LOOK_AGAIN);
+            if let Some(wakes) = wakes
+                && let Some(queue) = locked.queues.get_mut(&digest)
+                && let Some(caller) = queue.waiting.get_mut(&self.arrival)
+            {
+                caller.waker = Some(wakes.clone());
             }
+            let waits = |locked: &LockedQueues<'_, T>| {
+                locked.queues.get(&digest).is_some_and(|queue| queue.waiting.contains_key(&self.arrival))
+            };
+            if waits(locked) {
+                locked.pass_by_overdue(digest);
+            }
+            if waits(locked) { Poll::Pending } else { Poll::Ready(()) }
         })
+    }
+
+    /// Keeps its turns until then, since it looks at its queues no earlier.
+    pub(crate) fn is_busy_until(&self, then: Instant) {
+        self.shared.table.change(|locked| locked.looks_again(self.arrival, &self.queues, then));
     }
 
     /// Takes its turn in each queue, to ask. If one has none for it, it waits there, and returns
@@ -184,10 +195,11 @@ impl<T> Waiter<T> {
             let order = locked.slowest_first(queues);
             let blocked = order.iter().position(|at| !locked.is_free_for(*arrival, queues[*at]));
             let (taken, left) = order.split_at(blocked.unwrap_or(order.len()));
+            let now = locked.now;
             for at in taken {
                 let queue = locked.queue(queues[*at]);
                 queue.waiting.remove(arrival);
-                queue.asking.insert(*arrival);
+                queue.asking.insert(*arrival, now);
             }
             for at in left {
                 locked.leave(*arrival, queues[*at]);

@@ -8,6 +8,7 @@ mod queue_table;
 #[path = "queues.rs"]
 mod queues;
 
+use std::cell::Cell;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering};
@@ -15,13 +16,26 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use loom::{sync, thread};
+use tokio::time::Instant;
 use tollgate_core::Key;
 
+use self::queue_table::LOOK_AGAIN;
 use self::queues::{WaitQueues, Waiter};
 use super::wake_list;
 
 type Queues = WaitQueues<()>;
 type Caller = Waiter<()>;
+
+thread_local! {
+    /// The time of a schedule, all of whose threads run on one thread. It stands still unless a
+    /// caller moves it.
+    static NOW: Cell<Instant> = Cell::new(Instant::now());
+}
+
+/// That of the queues.
+fn timer_now() -> Instant {
+    NOW.get()
+}
 
 fn ada() -> Key {
     Key::from("ada")
@@ -71,6 +85,26 @@ fn sleep_until_turn(caller: &mut Caller) {
             return;
         }
     }
+}
+
+/// Looks for the turn of a caller until it may ask, each time after more than the others may be
+/// late.
+fn look_until_turn(caller: &mut Caller) {
+    loop {
+        while pin!(caller.turn()).poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            NOW.set(NOW.get() + 3 * LOOK_AGAIN);
+            thread::yield_now();
+        }
+        if caller.enter() {
+            return;
+        }
+    }
+}
+
+/// A caller that passes in its turn, for which it looks again and again.
+fn looks_and_passes(mut caller: Caller) {
+    look_until_turn(&mut caller);
+    caller.passed(|_| 1);
 }
 
 /// A caller that passes in its turn, with room for others.
@@ -200,6 +234,32 @@ fn callers_of_two_keys_that_are_refused_by_either_pass() {
             thread::spawn(move || passes_after_a_refusal(first, 0, 9)),
             thread::spawn(move || passes_after_a_refusal(second, 1, 1)),
             thread::spawn(move || passes(join(&new), 1)),
+        ]);
+    });
+}
+
+#[test]
+fn a_caller_that_is_not_polled_holds_up_no_other() {
+    explore(|queues| {
+        let [first, second, third] = refused(queues);
+        let new = queues.clone();
+        joined([
+            thread::spawn(move || looks_and_passes(second)),
+            thread::spawn(move || passes(third, 1)),
+            thread::spawn(move || looks_and_passes(join(&new))),
+        ]);
+        drop(first);
+    });
+}
+
+#[test]
+fn a_caller_that_comes_back_late_takes_no_turn_with_it() {
+    explore(|queues| {
+        let [first, second, third] = refused(queues);
+        joined([
+            thread::spawn(move || passes_after_a_refusal(first, 0, 1)),
+            thread::spawn(move || looks_and_passes(second)),
+            thread::spawn(move || passes(third, 1)),
         ]);
     });
 }

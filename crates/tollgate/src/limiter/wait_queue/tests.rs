@@ -6,9 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use tokio::time::advance;
 use tollgate_core::Key;
 
+use super::LOOK_AGAIN;
 use super::queues::{WaitQueues, Waiter};
+use crate::time::timer_now;
+
+/// The least time that is longer than another.
+const MOMENT: Duration = Duration::from_millis(1);
 
 fn is_called(waiter: &Waiter<&'static str>) -> bool {
     let called = pin!(waiter.turn()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
@@ -264,4 +270,86 @@ fn a_caller_that_wants_other_keys_keeps_its_arrival() {
     assert!(elsewhere.join_from(second, [(0, &old)]).has_turn());
     drop((first, newcomer, slow));
     assert_eq!((queues.len(), elsewhere.len()), (0, 0));
+}
+
+/// Callers that were refused, so that only the first has a turn.
+fn refused<const N: usize>(queues: &WaitQueues<&'static str>) -> [Waiter<&'static str>; N] {
+    let mut callers = [(); N].map(|()| ada(queues));
+    callers.iter_mut().for_each(|caller| caller.refused(0, by_first()));
+    callers
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_is_not_polled_in_its_turn_is_passed_by_after_a_second() {
+    let queues = WaitQueues::new();
+    let [mut first, mut second, third] = refused(&queues);
+    advance(LOOK_AGAIN).await;
+    assert!(!is_called(&second) && !is_called(&third));
+    advance(MOMENT).await;
+    assert!(is_called(&second) && second.enter() && !is_called(&third));
+    assert!(first.has_turn() && first.enter(), "it comes back, and is the oldest");
+    first.refused(0, by_first());
+    assert!(is_called(&first), "it keeps its place");
+    second.passed(|_| 0);
+    assert!(!is_called(&third));
+    drop(first);
+    assert!(is_called(&third));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_keeps_its_turn_while_it_pauses_or_asks() {
+    let queues = WaitQueues::new();
+    let [first, second] = refused(&queues);
+    first.is_busy_until(timer_now() + 5 * LOOK_AGAIN);
+    advance(6 * LOOK_AGAIN).await;
+    assert!(!is_called(&second));
+    assert!(first.has_turn(), "it looks again");
+    advance(2 * LOOK_AGAIN).await;
+    assert!(!is_called(&second));
+    advance(MOMENT).await;
+    assert!(is_called(&second));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_does_not_look_any_more_gets_no_turn_before_it_does() {
+    let queues = WaitQueues::new();
+    let [first, mut second, third] = refused(&queues);
+    let (wakes, waker) = counted();
+    assert!(pin!(second.turn()).poll(&mut Context::from_waker(&waker)).is_pending());
+    first.is_busy_until(timer_now() + 9 * LOOK_AGAIN);
+    for _ in 0..3 {
+        advance(LOOK_AGAIN).await;
+        assert!(!is_called(&third));
+    }
+    drop(first);
+    assert!(is_called(&third), "the second did not look for three seconds");
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    assert!(is_called(&second) && second.enter(), "it comes back, and is older");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_arrives_passes_by_those_that_are_not_polled() {
+    let queues = WaitQueues::new();
+    let [first, second] = refused(&queues);
+    advance(2 * LOOK_AGAIN).await;
+    let third = ada(&queues);
+    assert_eq!((third.at(), queues.len()), (None, 1));
+    drop((first, second, third));
+    assert_eq!(queues.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_waits_keeps_its_turns_in_slower_queues() {
+    let queues = WaitQueues::new();
+    let mut of_all = of(&queues, &["all"]);
+    of_all.refused(0, by(0, 1));
+    of_all.is_busy_until(timer_now() + 9 * LOOK_AGAIN);
+    let mut first = of(&queues, &["tenant", "all"]);
+    first.refused(0, by(0, 60));
+    assert!(!first.enter() && first.at() == Some(1), "it waits in the faster queue");
+    let second = of(&queues, &["tenant"]);
+    for _ in 0..3 {
+        advance(LOOK_AGAIN).await;
+        assert!(!is_called(&first) && !is_called(&second));
+    }
 }
