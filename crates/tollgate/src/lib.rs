@@ -164,6 +164,7 @@ mod blocks;
 mod calendar;
 mod charge;
 mod denial;
+mod ending;
 mod fields;
 mod grpc_type;
 mod in_flight;

@@ -10,10 +10,10 @@ mod web_trailers;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::runtime::Handle;
 use tollgate_core::{Key, Settled};
 
 use crate::denial::Denial;
+use crate::ending::Home;
 use crate::policy_set::PolicyRef;
 
 pub(crate) use by_response::{ByResponse, ByTrailers, OfResponse};
@@ -74,8 +74,7 @@ struct Shared {
     key: Option<Key>,
     /// `None` once it is settled.
     reservation: Mutex<Option<Reservation>>,
-    /// That of the request, since the last clone may be dropped outside of any.
-    runtime: Option<Handle>,
+    home: Home,
 }
 
 impl Charge {
@@ -93,7 +92,7 @@ impl Charge {
             policy,
             key,
             reservation: Mutex::new(Some(Reservation::new(units, granted))),
-            runtime: Handle::try_current().ok(),
+            home: Home::here(),
         }))
     }
 
@@ -190,8 +189,7 @@ impl Shared {
     }
 
     fn settle(&self, reservation: Reservation, total: u64) -> settler::Correction {
-        let runtime = Handle::try_current().ok().or_else(|| self.runtime.clone());
-        settler::start(&self.settler, self.policy.clone(), self.key.clone(), reservation, total, runtime)
+        settler::start(&self.settler, self.policy.clone(), self.key.clone(), reservation, total, &self.home)
     }
 }
 

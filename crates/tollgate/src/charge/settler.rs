@@ -3,16 +3,16 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tollgate_core::{Key, Policy, Settled};
+use tollgate_core::{Key, Policy, Reply, Settled};
 
 use super::reservation::{GrantStamp, Reservation};
 use crate::denial::Denial;
+use crate::ending::{Ending, Home, polled};
 use crate::policy_set::PolicyRef;
 
 pub(crate) type SettlerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -54,12 +54,12 @@ const LONGEST_CORRECTION: Duration = Duration::from_secs(60);
 pub(crate) type CorrectionTask = JoinHandle<Settled>;
 
 /// A correction that has been started.
-pub(super) enum Correction {
-    Done(Settled),
-    /// Goes on in a task. Without an answer within the limit, the caller gets this.
-    Task(CorrectionTask, Option<Duration>, Settled),
-    /// Goes on while it is polled, since there is no runtime.
-    Alone(SettlerFuture<'static, Settled>),
+pub(super) struct Correction {
+    ending: Ending<Settled, SettlerFuture<'static, Settled>>,
+    /// How long a caller waits for it, if there is a limit.
+    limit: Option<Duration>,
+    /// What the caller gets without an answer within the limit.
+    unanswered: Settled,
 }
 
 /// Starts to correct a reservation to `total`.
@@ -69,27 +69,30 @@ pub(super) fn start(
     key: Option<Key>,
     reservation: Reservation,
     total: u64,
-    runtime: Option<Handle>,
+    home: &Home,
 ) -> Correction {
-    let Some(key) = key else { return Correction::Done(Settled { forgiven: total, ..Settled::default() }) };
+    let Some(key) = key else { return Correction::done(Settled { forgiven: total, ..Settled::default() }) };
     // What is less than the estimate ends with the wait of the store.
     let limit = settler.wait_limit().filter(|_| total > reservation.reserved());
     let unanswered = unanswered(&**settler, &policy, &key, &reservation, total);
     let mut open =
         Unsettled { settler: Arc::clone(settler), policy, key, reservation, total, is_done: false };
-    let mut future: SettlerFuture<'static, Settled> = Box::pin(async move { open.finish().await });
-    // A store may need the runtime's timers.
-    let _entered = runtime.as_ref().map(Handle::enter);
-    // A store in memory answers now. A task polls all others again.
-    match (future.as_mut().poll(&mut Context::from_waker(Waker::noop())), &runtime) {
-        (Poll::Ready(settled), _) => Correction::Done(settled),
-        (Poll::Pending, Some(runtime)) => {
-            // Dropped after that, it shows that it was not answered.
-            let bounded = async move { timeout(LONGEST_CORRECTION, future).await.unwrap_or(unanswered) };
-            Correction::Task(runtime.spawn(bounded), limit, unanswered)
+    let ending = home.end(|| match polled(Box::pin(async move { open.finish().await })) {
+        Reply::Later(future) => Reply::Later(bounded(future, unanswered)),
+        done => done,
+    });
+    Correction { ending, limit, unanswered }
+}
+
+/// Waits no longer than the [`LONGEST_CORRECTION`]. Dropped after that, the future shows that it
+/// was not answered. Without a runtime there is no timer.
+fn bounded(future: SettlerFuture<'static, Settled>, unanswered: Settled) -> SettlerFuture<'static, Settled> {
+    Box::pin(async move {
+        match Handle::try_current() {
+            Ok(_) => timeout(LONGEST_CORRECTION, future).await.unwrap_or(unanswered),
+            Err(_) => future.await,
         }
-        (Poll::Pending, None) => Correction::Alone(future),
-    }
+    })
 }
 
 /// Leaves a reservation as it is, and shows that to observers.
@@ -105,23 +108,27 @@ pub(super) fn keep(
 }
 
 impl Correction {
+    fn done(settled: Settled) -> Correction {
+        Correction { ending: Ending::Done(settled), limit: None, unanswered: Settled::default() }
+    }
+
     pub(super) async fn finish(self) -> Settled {
-        match self {
-            Correction::Done(settled) => settled,
+        match (self.ending, self.limit) {
+            (Ending::Done(settled), _) => settled,
             // It fails only if the runtime stops. Observers have heard of it then.
-            Correction::Task(task, Some(limit), unanswered) if Handle::try_current().is_ok() => {
-                timeout(limit, task).await.map_or(unanswered, Result::unwrap_or_default)
+            (Ending::Task(task), Some(limit)) if Handle::try_current().is_ok() => {
+                timeout(limit, task).await.map_or(self.unanswered, Result::unwrap_or_default)
             }
-            Correction::Task(task, ..) => task.await.unwrap_or_default(),
-            Correction::Alone(future) => future.await,
+            (Ending::Task(task), _) => task.await.unwrap_or_default(),
+            (Ending::Alone(future), _) => future.await,
         }
     }
 
     /// Lets it go on. Returns the task, if it is not done yet.
     pub(super) fn detach(self) -> Option<CorrectionTask> {
-        match self {
-            Correction::Task(task, ..) => Some(task),
-            Correction::Done(_) | Correction::Alone(_) => None,
+        match self.ending {
+            Ending::Task(task) => Some(task),
+            Ending::Done(_) | Ending::Alone(_) => None,
         }
     }
 }

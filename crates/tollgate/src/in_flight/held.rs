@@ -4,7 +4,6 @@ use std::mem;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -13,6 +12,7 @@ use tollgate_core::{Key, Policy, Renewal, Share, Stamp};
 use super::releases::OnItsWay;
 use super::sync::{Mutex, MutexGuard};
 use super::timer_now;
+use crate::ending::Home;
 use crate::observe::Observers;
 use crate::policy_set::{PolicyRef, PolicySet};
 use crate::table::digest::Digest;
@@ -46,7 +46,7 @@ pub(super) trait Keeper: Send + Sync {
     fn announce(&self, claim: &Claim) -> OnItsWay;
 
     /// Sends the release of a slot that was announced.
-    fn release(self: Arc<Self>, claim: &Claim, announced: OnItsWay, runtime: Option<&Handle>);
+    fn release(self: Arc<Self>, claim: &Claim, announced: OnItsWay, home: &Home);
 
     /// Forgets to renew the slot at this place.
     fn forget(&self, place: RenewalPlace);
@@ -64,8 +64,7 @@ pub(super) struct HeldSlot {
     hold: Mutex<Hold>,
     /// Notified when it is lost or ends.
     ended: Notify,
-    /// That of the request, since this may be dropped outside of any.
-    runtime: Option<Handle>,
+    home: Home,
 }
 
 struct Hold {
@@ -92,9 +91,15 @@ impl HeldSlot {
     /// A slot that was granted. `until` is when its lease ends.
     pub(super) fn new(keeper: Arc<dyn Keeper>, claim: Claim, until: Option<Instant>) -> HeldSlot {
         let hold = Hold { phase: HoldPhase::Held, until, place: None, timer: None };
-        let runtime = Handle::try_current().ok();
         let observers = OnceLock::new();
-        HeldSlot { keeper, claim, observers, hold: Mutex::new(hold), ended: Notify::new(), runtime }
+        HeldSlot {
+            keeper,
+            claim,
+            observers,
+            hold: Mutex::new(hold),
+            ended: Notify::new(),
+            home: Home::here(),
+        }
     }
 
     fn hold(&self) -> MutexGuard<'_, Hold> {
@@ -172,7 +177,7 @@ impl HeldSlot {
 
     /// Ends it after a time, if it is still held then.
     pub(super) fn end_after(self: &Arc<HeldSlot>, time: Duration) {
-        let Some(runtime) = &self.runtime else { return };
+        let Some(runtime) = self.home.runtime() else { return };
         let held = Arc::downgrade(self);
         let timer = runtime.spawn(async move {
             sleep(time).await;
@@ -231,8 +236,7 @@ impl HeldSlot {
     }
 
     fn release(&self, announced: OnItsWay) {
-        let runtime = Handle::try_current().ok().or_else(|| self.runtime.clone());
-        Arc::clone(&self.keeper).release(&self.claim, announced, runtime.as_ref());
+        Arc::clone(&self.keeper).release(&self.claim, announced, &self.home);
     }
 }
 

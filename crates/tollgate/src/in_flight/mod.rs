@@ -19,10 +19,10 @@ use std::sync::{self, Arc};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tollgate_core::{Policy, Settled};
+use tollgate_core::{Policy, Reply, Settled};
 
+use crate::ending::Home;
 use crate::observe::Observers;
 use crate::time::timer_now;
 use held::HeldSlot;
@@ -174,22 +174,21 @@ impl Drop for HeldUntilDropped {
     fn drop(&mut self) {
         let slot = mem::take(&mut self.slot);
         self.corrections.retain(|correction| !correction.is_finished());
-        if let (false, false, Ok(runtime)) =
-            (slot.is_empty(), self.corrections.is_empty(), Handle::try_current())
-        {
-            let corrections = mem::take(&mut self.corrections);
-            // From now on: the next request may come before the end of the corrections.
-            let announced: Vec<_> = slot.0.iter().map(|held| held.announce()).collect();
-            runtime.spawn(async move {
+        if slot.is_empty() || self.corrections.is_empty() {
+            return slot.release();
+        }
+        let corrections = mem::take(&mut self.corrections);
+        // From now on: the next request may come before the end of the corrections.
+        let announced: Vec<_> = slot.0.iter().map(|held| held.announce()).collect();
+        let held = HeldUntilDropped::new(slot);
+        Home::here().end(|| {
+            Reply::Later(async move {
                 for correction in corrections {
                     // It fails only if its runtime stops.
                     let _ = correction.await;
                 }
-                slot.release();
-                drop(announced);
-            });
-        } else {
-            slot.release();
-        }
+                drop((held, announced));
+            })
+        });
     }
 }

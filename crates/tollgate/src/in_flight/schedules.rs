@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use loom::sync::Mutex;
 use loom::{sync, thread};
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tollgate_core::{Key, Policy, Renewal, Stamp};
 
 use self::held::{Claim, HeldSlot, Keeper, RenewalPlace};
 use self::releases::{OnItsWay, Releases};
+use crate::ending::Home;
 use crate::policy_set::PolicySet;
 use crate::table::digest::{Digest, Secret};
 
@@ -67,7 +67,7 @@ impl Keeper for OneSlot {
         self.releases.announce(self.digest)
     }
 
-    fn release(self: Arc<Self>, _: &Claim, announced: OnItsWay, _: Option<&Handle>) {
+    fn release(self: Arc<Self>, _: &Claim, announced: OnItsWay, _: &Home) {
         self.seen(|seen| {
             assert_eq!(seen.renewing, 0, "a renewal that is on its way may claim the slot again");
             seen.released += 1;

@@ -13,6 +13,7 @@ use tollgate_core::{Grant, Renewal, Reply, Store, Verdict};
 use super::Slot;
 use super::held::{Claim, HeldSlot, Keeper, RenewalPlace};
 use super::releases::{Listener, OnItsWay, Releases, Releasing};
+use crate::ending::Home;
 use crate::never_fails::NeverFails;
 use crate::policy_set::{Ask, PolicySet};
 use crate::table::digest::{Digest, Secret};
@@ -282,17 +283,16 @@ impl<S: Store<Error: NeverFails>> Keeper for SlotBook<S> {
         self.releases.announce(claim.digest)
     }
 
-    fn release(self: Arc<Self>, claim: &Claim, announced: OnItsWay, runtime: Option<&Handle>) {
-        // A store may need the runtime's timers.
-        let _entered = runtime.map(Handle::enter);
-        if let (Reply::Later(release), Some(runtime)) = (self.store.refund(&[claim.grant()]), runtime) {
-            let lease = claim.policy().quota().window();
-            runtime.spawn(async move {
+    fn release(self: Arc<Self>, claim: &Claim, announced: OnItsWay, home: &Home) {
+        let lease = claim.policy().quota().window();
+        home.end(|| match self.store.refund(&[claim.grant()]) {
+            Reply::Now(_) => Reply::Now(()),
+            Reply::Later(release) => Reply::Later(async move {
                 // A release that fails, or takes longer, is lost: the lease ends the slot.
                 let _ = timeout(lease, release).await;
                 drop(announced);
-            });
-        }
+            }),
+        });
     }
 
     fn forget(&self, place: RenewalPlace) {

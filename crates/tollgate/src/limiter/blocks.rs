@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tollgate_core::{Check, Grant, Key, Policy, Share, Stamp, Store, Times, Wait};
 
-use super::background::in_background;
 use super::decider::Decider;
 use super::{Limiter, RequestLimiter};
 use crate::denial::Denial;
+use crate::ending::{Home, polled};
 use crate::never_fails::NeverFails;
 use crate::policy_set::Ask;
 use crate::reason::Reason;
@@ -33,7 +33,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Starts a block by a rule in the store that denied. No caller waits for it.
     fn start_soon(&self, rule: usize, key: Key, share: Option<Share>) {
         let decider = self.clone();
-        in_background(Box::pin(async move { decider.start(rule, &key, share).await }));
+        Home::here().end(|| polled(Box::pin(async move { decider.start(rule, &key, share).await })));
     }
 
     /// Starts a block by a rule, which must block keys. Observers see whether it did, unless one

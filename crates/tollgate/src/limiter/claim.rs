@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout_at};
 use tollgate_core::{Reply, Store, Times, Verdict, Wait};
 
 use super::asking::{Asking, ClaimFuture, Claimed};
 use super::decider::Decider;
+use crate::ending::Home;
 use crate::in_flight::{Slot, SlotBook};
 use crate::never_fails::NeverFails;
 use crate::policy_set::{Ask, Asks};
@@ -129,7 +129,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 if self.store.sent_claims().is_some() {
                     return Reply::Later(claim);
                 }
-                Reply::Later(Box::pin(ToTheEnd { claim: Some(claim), runtime: Handle::try_current().ok() }))
+                Reply::Later(Box::pin(ToTheEnd { claim: Some(claim), home: Home::here() }))
             }
         }
     }
@@ -147,7 +147,7 @@ fn asking<S: Store>(claim: Reply<Claimed, ClaimFuture>) -> Reply<Claimed, Asking
 struct ToTheEnd {
     /// `None` once it was answered.
     claim: Option<ClaimFuture>,
-    runtime: Option<Handle>,
+    home: Home,
 }
 
 impl Future for ToTheEnd {
@@ -165,8 +165,8 @@ impl Future for ToTheEnd {
 
 impl Drop for ToTheEnd {
     fn drop(&mut self) {
-        if let (Some(claim), Some(runtime)) = (self.claim.take(), &self.runtime) {
-            runtime.spawn(claim);
+        if let Some(claim) = self.claim.take() {
+            self.home.end(|| Reply::Later(claim));
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The same decisions without a Tower service around them: by key, and by the head of a request.
 
 pub(crate) mod asking;
-pub(crate) mod background;
 mod blocks;
 mod claim;
 pub(crate) mod decider;

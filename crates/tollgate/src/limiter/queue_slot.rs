@@ -1,10 +1,10 @@
 //! The slot of a delayed request in the queue of a leaky bucket.
 
-use tokio::runtime::Handle;
-use tollgate_core::{Reply, Store};
+use tollgate_core::Store;
 
 use super::decider::Decider;
 use super::permit::Permit;
+use crate::ending::Home;
 
 /// The charge of a delayed request. Refunded if this is dropped before the request passes, because
 /// the caller has left.
@@ -12,13 +12,12 @@ pub(crate) struct QueueSlot<S: Store> {
     store: S,
     /// `None` once the request has passed.
     permit: Option<Permit>,
-    /// That in which the request waits, since it may be dropped outside of any.
-    runtime: Option<Handle>,
+    home: Home,
 }
 
 impl<S: Store> QueueSlot<S> {
     pub(crate) fn new(decider: &Decider<S>, permit: Permit) -> QueueSlot<S> {
-        QueueSlot { store: decider.store.clone(), permit: Some(permit), runtime: Handle::try_current().ok() }
+        QueueSlot { store: decider.store.clone(), permit: Some(permit), home: Home::here() }
     }
 
     /// Keeps the charge, because the request passes.
@@ -30,11 +29,6 @@ impl<S: Store> QueueSlot<S> {
 impl<S: Store> Drop for QueueSlot<S> {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
-        // A store may need the runtime's timers.
-        let _entered = self.runtime.as_ref().map(Handle::enter);
-        let refund = permit.start_refund(&self.store);
-        if let (Reply::Later(refund), Some(runtime)) = (refund, &self.runtime) {
-            runtime.spawn(refund);
-        }
+        self.home.end(|| permit.start_refund(&self.store));
     }
 }

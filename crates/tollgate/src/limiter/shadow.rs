@@ -6,9 +6,9 @@ use smallvec::smallvec;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tollgate_core::{Policy, Reply, Source, Store, Times, Timestamp, Verdict};
 
-use super::background::in_background;
 use super::decider::Decider;
 use crate::denial::Denial;
+use crate::ending::{Home, polled};
 use crate::extract::Head;
 use crate::never_fails::NeverFails;
 use crate::observe::Outcome;
@@ -93,11 +93,12 @@ impl<S: Store<Error: NeverFails>> ShadowRules<S> {
         }
         if !waiting.is_empty() {
             // Without a runtime they are dropped. One task for all rules of a request.
-            in_background(Box::pin(async move {
+            let decided = Box::pin(async move {
                 for (check, verdict) in waiting {
                     check.decided(&verdict.await.unwrap_or_else(NeverFails::never));
                 }
-            }));
+            });
+            Home::here().end(|| polled(decided));
         }
     }
 
