@@ -171,6 +171,8 @@ mod in_flight;
 mod interned;
 mod limiter;
 mod made_policies;
+#[cfg(feature = "axum")]
+mod missing_extension;
 mod never_fails;
 mod observe;
 mod policy_item;

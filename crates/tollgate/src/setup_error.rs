@@ -4,14 +4,34 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use tollgate_core::{Policy, PolicyError};
+use tollgate_core::{Policy, PolicyError, QuotaError, ShareError};
 
 /// The reason why settings are refused: the error of every `try_` method of this crate.
 ///
-/// A [`Quota`](crate::Quota), a [`Policy`] and a [`Share`](crate::Share) have errors of their own.
+/// A [`Quota`], a [`Policy`] and a [`Share`](crate::Share) have errors of their own, which `?`
+/// converts:
+///
+/// ```
+/// use tollgate::extract::header;
+/// use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer, SetupError};
+///
+/// fn layer(limit: u64, burst: u64) -> Result<RateLimitLayer, SetupError> {
+///     let policy = Policy::try_new("api", Quota::try_per_minute(limit)?.try_burst(burst)?)?;
+///     RateLimitLayer::try_new(policy.by(header("x-user")))
+/// }
+///
+/// assert!(layer(100, 20).is_ok());
+/// assert_eq!(layer(0, 20).unwrap_err().to_string(), "a quota's limit must be at least 1");
+/// ```
+///
+/// [`Quota`]: crate::Quota
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetupError {
+    /// A policy or its quota cannot be made.
+    Policy(PolicyError),
+    /// A share cannot be made.
+    Share(ShareError),
     /// There are no rules and no policies: nothing would be limited.
     NoRules,
     /// Two policies have this name. Names identify policies in responses and stored states.
@@ -75,6 +95,8 @@ pub enum SetupError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            SetupError::Policy(error) => error.fmt(f),
+            SetupError::Share(error) => error.fmt(f),
             SetupError::NoRules => f.write_str(
                 "no rules: nothing would be limited; to switch a layer off, give it rules and call `.enabled(false)`",
             ),
@@ -137,6 +159,24 @@ impl Error for SetupError {
             SetupError::TierQuota(_, error) | SetupError::ClassQuota(_, error) => Some(error),
             _ => None,
         }
+    }
+}
+
+impl From<PolicyError> for SetupError {
+    fn from(error: PolicyError) -> SetupError {
+        SetupError::Policy(error)
+    }
+}
+
+impl From<QuotaError> for SetupError {
+    fn from(error: QuotaError) -> SetupError {
+        SetupError::Policy(error.into())
+    }
+}
+
+impl From<ShareError> for SetupError {
+    fn from(error: ShareError) -> SetupError {
+        SetupError::Share(error)
     }
 }
 

@@ -21,8 +21,6 @@ pub(crate) use reservation::{GrantStamp, Reservation};
 pub(crate) use settler::{CorrectionTask, Settler, SettlerFuture};
 
 pub use by_response::ResponseHead;
-#[cfg(feature = "axum")]
-pub use extractor::MissingCharge;
 
 /// What one request was charged by one policy, until it is settled.
 ///

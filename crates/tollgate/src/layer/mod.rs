@@ -43,9 +43,7 @@ pub use self::replace::{RuleChange, RuleChanges};
 pub use self::service::RateLimit;
 pub use crate::answer::ResponseBody;
 #[cfg(feature = "axum")]
-pub use crate::charge::MissingCharge;
-#[cfg(feature = "axum")]
-pub use crate::report::MissingReport;
+pub use crate::missing_extension::MissingExtension;
 pub use crate::rule::IntoRules;
 
 /// Limits the requests that reach a service, by one or several rules that are decided together.

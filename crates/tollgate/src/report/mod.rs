@@ -12,9 +12,6 @@ use tollgate_core::{Policy, Share, Status, Verdict};
 
 use crate::policy_set::{PolicyRef, PolicySet};
 
-#[cfg(feature = "axum")]
-pub use extractor::MissingReport;
-
 /// The state of the rules that applied to a request. Cheap to clone.
 #[derive(Clone)]
 pub struct Report(Arc<ReportInner>);
