@@ -6,6 +6,7 @@ mod faults;
 mod gateways;
 mod log_ins;
 mod slots;
+mod stalls;
 
 /// A process of its own: see `process.rs` in the folder of that name.
 fn process_of(folder: &str) -> std::process::Command {

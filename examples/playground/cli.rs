@@ -96,6 +96,10 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "STORE", default_value = "memory", hide_default_value = true, help = STORE_HELP)]
     pub(crate) store: String,
 
+    /// How many keys the memory holds at most [default: 1000000]
+    #[arg(long, value_name = "KEYS")]
+    pub(crate) max_keys: Option<usize>,
+
     /// The prefix of key names in Redis: services with different prefixes count separately
     /// [default: tollgate]
     #[arg(long, value_name = "PREFIX")]

@@ -17,7 +17,7 @@ pub(crate) type AnyStore = BoxStore<Infallible>;
 /// `--store` and the options that need it.
 #[derive(Debug)]
 pub(crate) enum StoreSpec {
-    Memory,
+    Memory { max_keys: Option<usize> },
     Redis { url: String, prefix: Option<String>, secret: Option<String>, outage: Box<Outage> },
 }
 
@@ -27,8 +27,14 @@ const MIN_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl StoreSpec {
     pub(crate) fn new(cli: &Cli) -> Result<StoreSpec, String> {
+        if cli.max_keys == Some(0) {
+            return Err("--max-keys must be at least 1, got 0".to_owned());
+        }
         if cli.store == "memory" {
-            return Outage::none_given(cli).map(|()| StoreSpec::Memory);
+            return Outage::none_given(cli).map(|()| StoreSpec::Memory { max_keys: cli.max_keys });
+        }
+        if cli.max_keys.is_some() {
+            return Err("--max-keys needs --store memory".to_owned());
         }
         let (url, prefix, secret) = (cli.store.clone(), cli.prefix.clone(), cli.secret.clone());
         Ok(StoreSpec::Redis { url, prefix, secret, outage: Box::new(Outage::new(cli)?) })
@@ -38,10 +44,18 @@ impl StoreSpec {
     ///
     /// The second value shows what the store and its wrappers know.
     pub(crate) async fn open(&self) -> Result<(AnyStore, Views), String> {
-        let StoreSpec::Redis { url, prefix, secret, outage } = self else {
-            let store = MemoryStore::new();
-            let views = Views { metrics: StoreMetrics::new().memory(&store), circuit: None, give_back: None };
-            return Ok((store.boxed(), views));
+        let (url, prefix, secret, outage) = match self {
+            StoreSpec::Redis { url, prefix, secret, outage } => (url, prefix, secret, outage),
+            StoreSpec::Memory { max_keys } => {
+                let builder = MemoryStore::builder();
+                let builder = match max_keys {
+                    Some(max_keys) => builder.max_keys(*max_keys),
+                    None => builder,
+                };
+                let store = builder.build();
+                let metrics = StoreMetrics::new().memory(&store);
+                return Ok((store.boxed(), Views { metrics, circuit: None, give_back: None }));
+            }
         };
         let mut builder = RedisStore::builder(url).response_timeout(MIN_RESPONSE_TIMEOUT.max(outage.timeout));
         let mut options = "--store".to_owned();
@@ -61,7 +75,7 @@ impl StoreSpec {
     /// Completes "with its limits in …", without a password.
     pub(crate) fn place(&self) -> String {
         match self {
-            StoreSpec::Memory => "memory".to_owned(),
+            StoreSpec::Memory { .. } => "memory".to_owned(),
             StoreSpec::Redis { url, .. } => without_password(url),
         }
     }
@@ -69,7 +83,7 @@ impl StoreSpec {
     /// Describes what happens to requests while the store fails, if it can fail.
     pub(crate) fn outage(&self) -> Option<String> {
         match self {
-            StoreSpec::Memory => None,
+            StoreSpec::Memory { .. } => None,
             StoreSpec::Redis { outage, .. } => Some(outage.in_words()),
         }
     }

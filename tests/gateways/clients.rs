@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tollgate_conformance::random::Random;
 
 use crate::gateways::plan::{Plan, policies};
@@ -27,6 +27,8 @@ pub(crate) struct Visit {
     pub(crate) starts_at: Duration,
     /// The units after which the client leaves.
     leaves_after: u64,
+    /// How long the client stays, whether it is answered or not.
+    pub(crate) stays: Duration,
 }
 
 /// The visits of so many seconds, the same in every run.
@@ -56,6 +58,7 @@ pub(crate) fn visits(seconds: u64, gateways: usize) -> Vec<Visit> {
             policy,
             key: random.below(KEYS),
             gateway: usize::try_from(id).expect("few visits") % gateways,
+            stays: Duration::MAX,
             starts_at: Duration::from_secs(id) / u32::try_from(A_SECOND).expect("a small number"),
         }
     };
@@ -63,9 +66,13 @@ pub(crate) fn visits(seconds: u64, gateways: usize) -> Vec<Visit> {
 }
 
 impl Visit {
-    /// Reads the stream until it ends, or until the client leaves.
+    /// Reads the stream from its start until it ends, or until the client leaves.
     pub(crate) async fn run(&self, gateways: &[SocketAddr]) -> io::Result<()> {
         sleep(self.starts_at).await;
+        timeout(self.stays, self.read(gateways)).await.unwrap_or(Ok(()))
+    }
+
+    async fn read(&self, gateways: &[SocketAddr]) -> io::Result<()> {
         let mut connection = BufReader::new(TcpStream::connect(gateways[self.gateway]).await?);
         let (policy, key, plan) = (policies()[self.policy].name().to_owned(), self.key, &self.plan);
         let head = format!(

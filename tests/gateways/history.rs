@@ -135,6 +135,12 @@ impl Stream {
         self.asks.iter().filter(|ask| !ask.is_granted).map(|ask| ask.units).sum()
     }
 
+    /// The units that it asked for first, if its client left before the answer. They are refunded
+    /// together with its slot.
+    pub(crate) fn withdrawn(&self) -> u64 {
+        self.asks.first().filter(|ask| !ask.is_granted).map_or(0, |ask| ask.units)
+    }
+
     /// The grants, each with the units that stay charged once the stream is settled: the oldest are
     /// used first.
     pub(crate) fn kept(&self) -> impl Iterator<Item = (&UnitRequest, u64)> {

@@ -2,6 +2,9 @@
 //! gateway is killed, and the clocks of two are wrong. The journals of all gateways show afterwards
 //! whether the quotas held, and whether the totals in Redis are right to the unit.
 //!
+//! Masters stall, and clients do not wait for them. If connections stay open, a slot without a
+//! holder is free at once, and its units are refunded. If they are cut, it is free within a lease.
+//!
 //! With `TOLLGATE_LONG=1` the streams take 40 seconds, and a second fleet streams while a master of
 //! its Cluster dies. Without it they take five seconds.
 
@@ -15,8 +18,14 @@ mod plan;
 
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use tokio::time::sleep;
 use tollgate_test_servers::short_or_long;
 
+use crate::stalls::{
+    HOUR, claims_are_over, claims_lost, eventually, stall, stall_and_cut, stall_time, wait_by,
+};
 use clients::KEYS;
 use fleet::Fleet;
 use history::{Bracket, Stream};
@@ -25,13 +34,23 @@ use plan::policies;
 /// The number of the gateway that is killed.
 const KILLED: usize = 3;
 
+/// The lease of the slot of a stream.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// No key exceeds the quota of the policy of this number.
+fn quotas_hold(fleet: &Fleet, streams: &[Stream], number: usize) {
+    let policy = &policies()[number];
+    for key in 0..KEYS {
+        let of_key = fleet.of(streams, number, Some(key));
+        checks::grants_stay_within_the_quota(policy, &of_key);
+        checks::products_stay_within_the_quota(policy, &of_key);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_of_four_gateways_stay_within_their_quotas() {
-    let mut fleet = Fleet::start(short_or_long(5, 40)).await;
-    // On a busy machine, a master that answers late is not replaced.
-    for node in fleet.cluster.nodes() {
-        node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).unwrap();
-    }
+    let mut fleet = Fleet::start(short_or_long(5, 40), LEASE).await;
+    fleet.keep_masters();
     fleet.stream(|fleet| fleet.gateways[KILLED].kill()).await;
     let streams = fleet.corrected(Some(KILLED)).await;
     let totals = fleet.totals().await;
@@ -43,11 +62,7 @@ async fn streams_of_four_gateways_stay_within_their_quotas() {
         refunded_late += late;
         let (name, due, figures) = (policy.name(), charged(&of_policy), Figures(&of_policy));
         println!("{name}: {figures}, {late} late refunds, a total of {total} in {due:?}");
-        for key in 0..KEYS {
-            let of_key = fleet.of(&streams, n, Some(key));
-            checks::grants_stay_within_the_quota(policy, &of_key);
-            checks::products_stay_within_the_quota(policy, &of_key);
-        }
+        quotas_hold(&fleet, &streams, n);
         of_policy.iter().for_each(|stream| checks::charges_settle_once(stream));
         assert!(due.contains(&total), "{name}: a total of {total}, not {due:?}");
         assert_eq!(of_policy.iter().map(|stream| stream.failures).sum::<usize>(), 0, "{name}");
@@ -63,7 +78,7 @@ async fn a_failover_loses_only_what_was_not_replicated() {
     if !short_or_long(false, true) {
         return;
     }
-    let mut fleet = Fleet::start(40).await;
+    let mut fleet = Fleet::start(40, LEASE).await;
     let mut last_second = Bracket { from: 0, to: 0 };
     let kill = |fleet: &mut Fleet| {
         let slot = fleet.cluster.slot_of("gateways:2:{=0}:").unwrap();
@@ -84,6 +99,68 @@ async fn a_failover_loses_only_what_was_not_replicated() {
         let (name, due, figures) = (policy.name(), charged(&of_policy), Figures(&of_policy));
         println!("{name}: {figures}, a total of {total} in {due:?} ± {open}");
         assert!((due.start().saturating_sub(open)..=due.end() + open).contains(&total), "{name}");
+    }
+}
+
+/// The lease of a slot is an hour, so only a release frees it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stalls_leave_no_stream_without_a_holder_and_charge_no_late_claim() {
+    let mut fleet = Fleet::start(stall_time().as_secs(), HOUR).await;
+    fleet.keep_masters();
+    fleet.make_hasty();
+    fleet.stream_during(async |fleet| stall(&fleet.cluster.masters().unwrap(), stall_time()).await).await;
+    let streams = fleet.corrected(None).await;
+    let gateways = fleet.addresses(None);
+    claims_are_over(&gateways).await;
+    eventually("no slot is taken", async || fleet.in_flight(HOUR).await == 0).await;
+    assert_eq!(claims_lost(&gateways).await, 0);
+    let mut all_withdrawn = 0;
+    for (n, (policy, total)) in policies().iter().zip(fleet.totals().await).enumerate() {
+        let of_policy = fleet.of(&streams, n, None);
+        let withdrawn: u64 = of_policy.iter().map(|stream| stream.withdrawn()).sum();
+        all_withdrawn += withdrawn;
+        let (least, most) = charged(&of_policy).into_inner();
+        let due = least..=most - withdrawn;
+        let (name, figures) = (policy.name(), Figures(&of_policy));
+        println!("{name}: {figures}, {withdrawn} units withdrawn, a total of {total} in {due:?}");
+        quotas_hold(&fleet, &streams, n);
+        of_policy.iter().for_each(|stream| checks::charges_settle_once(stream));
+        assert!(due.contains(&total), "{name}: a total of {total}, not {due:?}");
+        assert_eq!(of_policy.iter().map(|stream| stream.failures).sum::<usize>(), 0, "{name}");
+    }
+    assert!(all_withdrawn > 0, "no client left before its answer");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_of_lost_claims_are_over_within_a_lease() {
+    let mut fleet = Fleet::start(stall_time().as_secs(), LEASE).await;
+    fleet.keep_masters();
+    fleet.make_hasty();
+    let gateways = fleet.addresses(Some(KILLED));
+    fleet
+        .stream_during(async |fleet| {
+            let half = stall_time() / 2;
+            stall_and_cut(&fleet.cluster.masters().unwrap(), half, async || 1).await;
+            for master in fleet.cluster.masters().unwrap() {
+                master.pause().unwrap();
+            }
+            sleep(LEASE / 8).await;
+            fleet.gateways[KILLED].kill();
+            for node in fleet.cluster.nodes() {
+                node.resume().unwrap();
+            }
+            stall_and_cut(&fleet.cluster.masters().unwrap(), half, async || claims_lost(&gateways).await)
+                .await;
+        })
+        .await;
+    claims_are_over(&gateways).await;
+    wait_by(&fleet.cluster.nodes()[0], LEASE).await;
+    assert_eq!(fleet.in_flight(LEASE).await, 0, "each slot is free within a lease");
+    println!("{} claims were lost", claims_lost(&gateways).await);
+    let streams = fleet.streams();
+    for n in 0..policies().len() {
+        println!("{}: {}", policies()[n].name(), Figures(&fleet.of(&streams, n, None)));
+        quotas_hold(&fleet, &streams, n);
     }
 }
 

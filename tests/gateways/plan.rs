@@ -23,6 +23,11 @@ pub(crate) fn policies() -> [Policy; POLICIES] {
         })
 }
 
+/// Slots of the streams of a key: more than there are streams.
+pub(crate) fn slots(lease: Duration) -> Policy {
+    Policy::in_flight("streams", 10_000).with_lease(lease)
+}
+
 /// One stream, as the header `x-plan` describes it.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {

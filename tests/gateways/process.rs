@@ -21,27 +21,30 @@ use tokio_stream::{StreamExt, iter};
 use tollgate::extract::header;
 use tollgate::{Charge, Head, Outcome, PolicyExt, RateLimitLayer, Reason, Settled, StoreExt};
 use tollgate_redis::RedisStore;
-use tollgate_tests::serve;
+use tollgate_tests::{Claims, serve};
 
 use journal::Journal;
-use plan::{Plan, policies};
+use plan::{Plan, policies, slots};
 
-/// `NODES PREFIX JOURNAL` prints the address, and the offset of the clock of Redis with its error.
-/// Serves until its input ends.
+/// `NODES PREFIX JOURNAL LEASE` prints the address, and the offset of the clock of Redis with its
+/// error. The lease is in milliseconds. Serves until its input ends.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
-    let [nodes, prefix, path] = words else { panic!("what is {words:?}?") };
+    let [nodes, prefix, path, lease] = words else { panic!("what is {words:?}?") };
     let (offset, error) = journal::measure(nodes.split(',').next().unwrap_or_default()).await?;
     let journal = Arc::new(Journal::new(path, offset)?);
     let builder = RedisStore::builder(&format!("redis-cluster://{nodes}")).prefix(&**prefix);
     // A busy machine is no outage.
-    let store = builder.response_timeout(Duration::from_secs(10)).connect().await?.fail_closed();
+    let store = builder.response_timeout(Duration::from_secs(10)).connect().await?;
+    let claims = Claims::route(&store);
+    let (store, lease) = (store.fail_closed(), Duration::from_millis(lease.parse()?));
     let mut app = Router::new();
     for (n, policy) in policies().into_iter().enumerate() {
         let path = format!("/{}", policy.name());
         let rule = policy.by(header("x-user")).reserve(|head: &Head<'_>| plan(head.headers()).estimate);
         let observed = Arc::clone(&journal);
-        let layer = RateLimitLayer::new(rule).store(store.clone()).observe(move |decision| {
+        let rules = [rule, slots(lease).by(header("x-user"))];
+        let layer = RateLimitLayer::new(rules).store(store.clone()).observe(move |decision| {
             if decision.outcome() == Outcome::Settled {
                 observed.write(format_args!("corrected {n}"));
             }
@@ -49,7 +52,7 @@ pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
         app = app.route(&path, get(answer).layer(layer));
     }
     let app = app.layer(from_fn_with_state(Arc::clone(&journal), record)).with_state(journal);
-    println!("{} {offset} {error}", serve(app).await);
+    println!("{} {offset} {error}", serve(app.route("/claims", claims)).await);
     spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new())).await??;
     Ok(())
 }

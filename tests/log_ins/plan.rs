@@ -1,4 +1,4 @@
-//! What all processes know: the limit on failures.
+//! What all processes know: the limit on failures, and the turns of a name.
 
 use std::time::Duration;
 
@@ -11,4 +11,9 @@ pub(crate) const BLOCK: Duration = Duration::from_secs(5);
 pub(crate) fn failures() -> Policy {
     let failures = Policy::new("name", Quota::per_hour(5)).with_algorithm(Algorithm::SLIDING_LOG);
     failures.block_after(20, BLOCK)
+}
+
+/// The only slot of a name.
+pub(crate) fn turns(lease: Duration) -> Policy {
+    Policy::in_flight("turn", 1).with_lease(lease)
 }

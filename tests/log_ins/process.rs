@@ -17,16 +17,16 @@ use axum::routing::get;
 use http::{HeaderMap, StatusCode};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
-use tollgate::failure::FailurePolicy;
+use tollgate::failure::{FailurePolicy, Timeout};
 use tollgate::{Algorithm, Denial, Key, Limiter, Policy, Quota, StoreExt};
 use tollgate_redis::RedisStore;
-use tollgate_tests::serve;
+use tollgate_tests::{Claims, serve};
 
 use plan::failures;
 
 #[derive(Clone)]
 struct LogIns {
-    turns: Limiter<FailurePolicy<RedisStore>>,
+    turns: Limiter<FailurePolicy<Timeout<RedisStore>>>,
     names: Limiter<FailurePolicy<RedisStore>>,
     addresses: Limiter<FailurePolicy<RedisStore>>,
     /// A line for each password that was checked.
@@ -76,20 +76,25 @@ async fn log_in(
     }
 }
 
-/// `URL JOURNAL` prints the address. Serves until its input ends.
+/// `URL JOURNAL LEASE HASTE` prints the address. The lease of a turn, and how long a caller waits
+/// for the answer to a claim, are in milliseconds. Serves until its input ends.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
-    let [url, journal] = words else { panic!("what is {words:?}?") };
+    let [url, journal, lease, haste] = words else { panic!("what is {words:?}?") };
+    let millis = |word: &str| word.parse().map(Duration::from_millis);
     // A busy machine is no outage.
-    let store = RedisStore::builder(url).response_timeout(Duration::from_secs(10)).connect().await?;
+    let store = RedisStore::builder(url).response_timeout(Duration::from_secs(60)).connect().await?;
+    let claims = Claims::route(&store);
     let of_addresses = Policy::new("address", Quota::per_hour(5)).with_algorithm(Algorithm::SLIDING_LOG);
+    let turns = store.clone().timeout(millis(haste)?).fail_closed();
     let log_ins = LogIns {
-        turns: Limiter::new([Policy::in_flight("turn", 1)]).store(store.clone().fail_closed()),
+        turns: Limiter::new([plan::turns(millis(lease)?)]).store(turns),
         names: Limiter::new([failures()]).store(store.clone().fail_closed()),
         addresses: Limiter::new([of_addresses]).store(store.fail_closed()),
         checked: Arc::new(File::create(journal)?),
     };
     let app = Router::new().route("/{name}/{password}", get(log_in)).with_state(log_ins);
+    let app = app.route("/claims", claims);
     println!("{}", serve(app).await);
     spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new())).await??;
     Ok(())

@@ -17,9 +17,10 @@ use tollgate_conformance::random::Random;
 use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::Proxy;
 
+use crate::slots::LEASE;
 use crate::slots::history::History;
 
-const SERVERS: usize = 4;
+pub(crate) const SERVERS: usize = 4;
 const CLIENTS: u32 = 500;
 
 /// The server whose way to Redis leads through a proxy.
@@ -33,9 +34,9 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn start(url: &str, journal: PathBuf, mode: &str) -> Process {
+    fn start(url: &str, journal: PathBuf, mode: &str, lease: Duration) -> Process {
         let mut command = crate::process_of("slots");
-        command.arg(url).arg(&journal).arg(mode);
+        command.arg(url).arg(&journal).arg(mode).arg(lease.as_millis().to_string());
         // A handler that panics says so.
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -71,12 +72,16 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) async fn start(mode: &str) -> Fleet {
+        Fleet::with_lease(mode, LEASE).await
+    }
+
+    pub(crate) async fn with_lease(mode: &str, lease: Duration) -> Fleet {
         let redis = Server::start(Kind::Redis8_2).unwrap();
         let proxy = Proxy::before(redis.address()).await;
         let journals = tempfile::tempdir().unwrap();
         let start = |n: usize| {
             let url = if n == CUT_OFF { format!("redis://{}", proxy.address()) } else { redis.url() };
-            Process::start(&url, journals.path().join(n.to_string()), mode)
+            Process::start(&url, journals.path().join(n.to_string()), mode, lease)
         };
         let processes = (0..SERVERS).map(start).collect();
         Fleet { redis, proxy, processes, _journals: journals }
@@ -116,6 +121,12 @@ impl Fleet {
                 return connection;
             }
         }
+    }
+
+    /// The addresses of the servers, but for those that were killed.
+    pub(crate) fn addresses(&self, killed: &[usize]) -> Vec<SocketAddr> {
+        let runs = |(n, _): &(usize, _)| !killed.contains(n);
+        self.processes.iter().enumerate().filter(runs).map(|(_, process)| process.address).collect()
     }
 
     pub(crate) fn history(&self) -> History {

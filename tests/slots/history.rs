@@ -19,8 +19,10 @@ pub(crate) struct History {
     pub(crate) runs: Vec<Run>,
     pub(crate) granted: u64,
     pub(crate) denied: u64,
-    /// Requests that may have been granted, without an answer.
-    pub(crate) unknown: u64,
+    /// Requests that may have been granted, without an answer, of each process.
+    pub(crate) unknown: Vec<u64>,
+    /// When Redis has answered the looks of each process.
+    pub(crate) answers: Vec<Vec<u64>>,
 }
 
 impl History {
@@ -28,7 +30,7 @@ impl History {
         let mut history = History::default();
         for (process, journal) in journals.enumerate() {
             let text = std::fs::read_to_string(journal).unwrap();
-            let (mut runs, mut asked, mut answered) = (HashMap::new(), 0, 0);
+            let (mut runs, mut answers, mut asked, mut answered) = (HashMap::new(), Vec::new(), 0, 0);
             // A process that was killed may not have ended its last line.
             for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
                 let words: Vec<&str> = line.split(' ').collect();
@@ -38,6 +40,7 @@ impl History {
                     ["granted"] => (history.granted, answered) = (history.granted + 1, answered + 1),
                     ["denied"] => (history.denied, answered) = (history.denied + 1, answered + 1),
                     ["failed"] => {}
+                    ["answered"] => answers.push(time),
                     ["works", id] => {
                         let id: u64 = id.parse().unwrap();
                         let run = Run { process, from: time, to: time, lost: None };
@@ -52,10 +55,19 @@ impl History {
                     _ => panic!("what is {line:?}?"),
                 }
             }
-            history.unknown += asked - answered;
+            history.unknown.push(asked - answered);
+            history.answers.push(answers);
             history.runs.extend(runs.into_values());
         }
         history
+    }
+
+    /// The longest time without an answer to a process that ends or begins between these times.
+    pub(crate) fn longest_silence(&self, process: usize, from: u64, to: u64) -> u64 {
+        let pairs = self.answers[process].windows(2).map(|pair| (pair[0], pair[1]));
+        let touching = pairs.filter(|(begin, end)| *begin <= to && *end >= from);
+        // A silence at the end has no answer after it.
+        touching.map(|(begin, end)| end - begin).max().unwrap_or(u64::MAX)
     }
 
     /// The most requests that ran at one time, and when, of the times between these.

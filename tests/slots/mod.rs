@@ -3,7 +3,10 @@
 //! are sent twice. Of the handlers that have asked whether their slot is lost, never more than
 //! twenty go on.
 //!
-//! With `TOLLGATE_LONG=1` the first fleet works for 40 seconds.
+//! Redis stalls, and callers do not wait for it. If connections stay open, a slot without a holder
+//! is free at once. If they are cut, it is free within a lease.
+//!
+//! With `TOLLGATE_LONG=1` the first fleet works for 40 seconds, and Redis stalls for 60.
 
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
@@ -21,9 +24,15 @@ use tollgate::store::{Check, Store, Times};
 use tollgate_redis::RedisStore;
 use tollgate_tests::Way;
 
-use fleet::{CUT_OFF, Fleet};
+use crate::stalls::{
+    HOUR, claims_are_over, claims_lost, eventually, stall, stall_and_cut, stall_time, wait_by,
+};
+use fleet::{CUT_OFF, Fleet, SERVERS};
 use history::{History, Run};
-use plan::{LEASE, LIMIT, rate, slots};
+use plan::{LIMIT, rate, renewed, slots};
+
+/// Short, so that each fault lasts for several.
+const LEASE: Duration = Duration::from_secs(1);
 
 const STOPPED: usize = 2;
 const KILLED: usize = 3;
@@ -43,10 +52,10 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap()
 }
 
-/// The free slots, and the requests that the rate has counted.
-async fn left(fleet: &Fleet) -> (u64, u64) {
+/// The free slots of this lease, and the requests that the rate has counted.
+async fn left(fleet: &Fleet, lease: Duration) -> (u64, u64) {
     let store = RedisStore::builder(&fleet.redis.url()).connect().await.unwrap();
-    let (key, slots, rate) = (Key::global(), slots(), rate());
+    let (key, slots, rate) = (Key::global(), slots(lease), rate());
     let set = [Check::new(&slots, &key, 1), Check::new(&rate, &key, 1)];
     let look = store.acquire(&set, Times::LOOK).wait().await.unwrap();
     (look.each()[0].remaining(), rate.capacity() - look.each()[1].remaining())
@@ -54,7 +63,8 @@ async fn left(fleet: &Fleet) -> (u64, u64) {
 
 fn print(what: &str, history: &History, most: u64) {
     let lost = history.runs.iter().filter(|run| run.lost.is_some()).count();
-    let (runs, denied, unknown) = (history.runs.len(), history.denied, history.unknown);
+    let (runs, denied) = (history.runs.len(), history.denied);
+    let unknown: u64 = history.unknown.iter().sum();
     println!(
         "{what}: {runs} requests ran, {denied} were denied, {unknown} are unknown; {lost} lost their slot; at most {most} at once"
     );
@@ -85,7 +95,7 @@ async fn no_more_than_the_limit_go_on_whatever_fails() {
         .await;
     // All clients have gone. Their releases are answered, or a lease ends what was not released.
     sleep(LEASE + LEASE / 2).await;
-    let (free, counted) = left(&fleet).await;
+    let (free, counted) = left(&fleet, LEASE).await;
     assert_eq!(free, LIMIT, "all slots are free within a lease");
 
     let history = fleet.history();
@@ -93,7 +103,7 @@ async fn no_more_than_the_limit_go_on_whatever_fails() {
     print("faults", &history, most);
     assert!(most <= LIMIT, "{most} at {at}: {:#?}", around(&history, at));
     assert!(most > LIMIT / 2 && history.denied > 0, "the limit is reached");
-    let charged = history.granted..=history.granted + history.unknown;
+    let charged = history.granted..=history.granted + history.unknown.iter().sum::<u64>();
     assert!(
         charged.contains(&counted),
         "{counted} charged, not {charged:?}: a refused request changed a rate"
@@ -156,4 +166,73 @@ async fn without_redis_a_fallback_adds_its_shares() {
     print("fallback", &history, most);
     // Five of each of four servers.
     assert!(most <= 2 * LIMIT, "{most} at {at}");
+}
+
+/// Callers wait for 50 ms, and Redis stalls for longer. The lease of a slot is an hour, so only a
+/// release frees it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stalls_leave_no_slot_without_a_holder_and_lose_none() {
+    let mut fleet = Fleet::with_lease("hasty", HOUR).await;
+    fleet
+        .work(async |fleet| {
+            let mut long_requests = Vec::new();
+            for server in 0..SERVERS {
+                long_requests.push(fleet.start_long_request(server).await);
+            }
+            stall(&[&fleet.redis], stall_time()).await;
+        })
+        .await;
+    let servers = fleet.addresses(&[]);
+    claims_are_over(&servers).await;
+    eventually("all slots are free", async || left(&fleet, HOUR).await.0 == LIMIT).await;
+    assert_eq!(claims_lost(&servers).await, 0);
+
+    let history = fleet.history();
+    let (most, at) = history.most_at_once(0, u64::MAX);
+    print("stalls", &history, most);
+    assert!(most <= LIMIT, "{most} at {at}: {:#?}", around(&history, at));
+    assert!(history.denied > 0, "the limit is reached");
+    assert!(history.unknown.iter().sum::<u64>() > 0, "no claim was late");
+    let (_, counted) = left(&fleet, HOUR).await;
+    assert_eq!(counted, history.granted, "a late claim keeps what its set was charged");
+    let lease = micros(renewed().lease().unwrap());
+    let outlive = history.runs.iter().filter(|run| run.to - run.from > lease);
+    assert!(outlive.count() > 0, "no slot was held for longer than its lease");
+    for run in &history.runs {
+        let Some(lost) = run.lost else { continue };
+        let silence = history.longest_silence(run.process, lost - lease, lost);
+        // A renewal is late by one silence at most, and its answer by another. It is due up to a
+        // look before a third of the lease has passed.
+        assert!(2 * silence >= 2 * lease / 3 - lease / 15, "lost after {silence} us of silence: {run:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_claims_are_counted_and_their_slots_are_free_within_a_lease() {
+    let mut fleet = Fleet::with_lease("hasty", LEASE).await;
+    let servers = fleet.addresses(&[KILLED]);
+    fleet
+        .work(async |fleet| {
+            let half = stall_time() / 2;
+            stall_and_cut(&[&fleet.redis], half, async || 1).await;
+            fleet.redis.pause().unwrap();
+            sleep(LEASE / 4).await;
+            fleet.processes[KILLED].kill();
+            fleet.redis.resume().unwrap();
+            stall_and_cut(&[&fleet.redis], half, async || claims_lost(&servers).await).await;
+        })
+        .await;
+    claims_are_over(&servers).await;
+    wait_by(&fleet.redis, LEASE).await;
+    let (free, counted) = left(&fleet, LEASE).await;
+    assert_eq!(free, LIMIT, "all slots are free within a lease");
+
+    let (history, lost) = (fleet.history(), claims_lost(&servers).await);
+    let (most, at) = history.most_at_once(0, u64::MAX);
+    print("cuts", &history, most);
+    println!("{lost} claims were lost; {} of {counted} grants have no holder", counted - history.granted);
+    assert!(most <= LIMIT, "{most} at {at}: {:#?}", around(&history, at));
+    // A process that was killed counts nothing any more.
+    let lost = lost + history.unknown[KILLED];
+    assert!((history.granted..=history.granted + lost).contains(&counted), "{counted} charged, {lost} lost");
 }

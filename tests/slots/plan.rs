@@ -7,11 +7,14 @@ use tollgate::{Algorithm, Policy, Quota};
 /// How many requests may run at once.
 pub(crate) const LIMIT: u64 = 20;
 
-/// Short, so that each fault lasts for several.
-pub(crate) const LEASE: Duration = Duration::from_secs(1);
+pub(crate) fn slots(lease: Duration) -> Policy {
+    Policy::in_flight("slots", LIMIT).with_lease(lease)
+}
 
-pub(crate) fn slots() -> Policy {
-    Policy::in_flight("slots", LIMIT).with_lease(LEASE)
+/// Slots that are never used up: they show whether slots are renewed in time, whatever the lease of
+/// the others is.
+pub(crate) fn renewed() -> Policy {
+    Policy::in_flight("renewed", 100_000).with_lease(Duration::from_secs(2))
 }
 
 /// Never used up: it counts the requests that were granted.

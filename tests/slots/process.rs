@@ -18,37 +18,69 @@ use http::StatusCode;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tollgate::extract::global;
-use tollgate::store::{NeverFails, Store};
-use tollgate::{MemoryStore, PolicyExt, RateLimitLayer, Share, Slot, StoreExt};
+use tollgate::store::{Check, NeverFails, Store, Times};
+use tollgate::{Key, MemoryStore, Policy, PolicyExt, RateLimitLayer, Share, Slot, StoreExt};
 use tollgate_redis::RedisStore;
-use tollgate_tests::serve;
+use tollgate_tests::{Claims, serve};
 
-use plan::{rate, slots};
+use plan::{rate, renewed, slots};
 use twice::Twice;
 
 /// How long a request takes and how long the server lets it take, in milliseconds, and whether its
 /// handler panics.
 type Work = Path<(u64, u64, bool)>;
 
-/// `URL JOURNAL MODE` prints the address. Serves until its input ends.
+/// How long callers wait in the mode `hasty`: less than Redis stalls.
+const HASTE: Duration = Duration::from_millis(50);
+
+/// Between two looks that show whether Redis answers.
+const LOOKS: Duration = Duration::from_millis(10);
+
+/// `URL JOURNAL MODE LEASE` prints the address. The lease is in milliseconds. Serves until its
+/// input ends.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
-    let [url, path, mode] = words else { panic!("what is {words:?}?") };
+    let [url, path, mode, lease] = words else { panic!("what is {words:?}?") };
+    let slots = slots(Duration::from_millis(lease.parse()?));
     let journal = Journal(Arc::new(File::create(path)?), Arc::default());
-    // Shorter than the lease: a store that is silent refuses in time.
-    let redis = RedisStore::builder(url).response_timeout(Duration::from_millis(500)).connect().await?;
+    let is_hasty = mode == "hasty";
+    // Shorter than the lease: a store that is silent refuses in time. If callers do not wait that
+    // long, no stall is a reason to replace a connection.
+    let silence = if is_hasty { Duration::from_secs(60) } else { Duration::from_millis(500) };
+    let redis = RedisStore::builder(url).response_timeout(silence).connect().await?;
+    let claims = Claims::route(&redis);
+    if is_hasty {
+        tokio::spawn(look(redis.clone(), slots.clone(), journal.clone()));
+    }
     let redis = Twice::new(redis, journal.clone());
-    let layer = RateLimitLayer::new([slots().by(global()), rate().by(global())]);
-    let address = match &**mode {
-        "closed" => serve(app(layer.store(redis.fail_closed()), &journal)).await,
+    let rules = [slots.by(global()), rate().by(global())];
+    let app = match &**mode {
+        "closed" => app(RateLimitLayer::new(rules).store(redis.fail_closed()), &journal),
+        "hasty" => {
+            let rules = rules.into_iter().chain([renewed().by(global())]);
+            app(RateLimitLayer::new(rules).store(redis.timeout(HASTE).fail_closed()), &journal)
+        }
         _ => {
             let fallback = redis.fall_back_to(MemoryStore::new(), Share::new(1, 4));
-            serve(app(layer.store(fallback), &journal)).await
+            app(RateLimitLayer::new(rules).store(fallback), &journal)
         }
     };
+    let address = serve(app.route("/claims", claims)).await;
     println!("{address}");
     spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new())).await??;
     Ok(())
+}
+
+/// Looks again and again, and writes down when Redis has answered.
+async fn look(store: RedisStore, slots: Policy, journal: Journal) {
+    loop {
+        let look = store.acquire(&[Check::new(&slots, &Key::global(), 1)], Times::LOOK);
+        // A connection that was cut is replaced.
+        if look.wait().await.is_ok() {
+            journal.note("answered");
+        }
+        sleep(LOOKS).await;
+    }
 }
 
 fn app<S: Store<Error: NeverFails>>(layer: RateLimitLayer<S>, journal: &Journal) -> Router {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::store::{After, Check, Grant, Renewal, Reply, Store, StoreError, Then, Times, Verdict};
+use tollgate::store::{
+    After, Check, Grant, Renewal, Reply, SentClaims, Store, StoreError, Then, Times, Verdict,
+};
 use tollgate::{Key, Policy, PolicyError};
 
 use super::Journal;
@@ -62,6 +64,10 @@ impl<S: Store> Store for Twice<S> {
 
     fn end_waits_after(&mut self, limit: Duration) -> bool {
         self.store.end_waits_after(limit)
+    }
+
+    fn sent_claims(&self) -> Option<&SentClaims> {
+        self.store.sent_claims()
     }
 
     fn patient(&self) -> Twice<S> {

@@ -15,6 +15,7 @@ use tollgate::extract::{KeyExtractor, header};
 use tollgate::{Algorithm, ManualClock, MemoryStore, Policy, PolicyExt, Quota, Rule, Timestamp};
 use tower::{Service, ServiceExt};
 
+mod claims;
 mod contract;
 mod failing;
 #[cfg(doctest)]
@@ -27,6 +28,7 @@ mod strict;
 mod watchdog;
 mod web;
 
+pub use claims::Claims;
 pub use contract::{keeps_the_contract, keeps_the_contract_of};
 pub use failing::{Connection, Failing, Fault};
 pub use later::{Later, at_hand};

@@ -24,4 +24,5 @@ mod outage;
 mod rules_file;
 mod server;
 mod several_rules;
+mod stress;
 mod tokens;

@@ -1,8 +1,10 @@
 //! Starts the playground on a free port, and kills it at the end of the test.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
@@ -23,6 +25,13 @@ impl Server {
     #[track_caller]
     pub(crate) fn playground(options: &[&str]) -> Server {
         Server(Program::start(playground().args(["--listen", "127.0.0.1:0"]).args(options)))
+    }
+
+    /// Starts the playground with these options. Its log is in a file.
+    #[track_caller]
+    pub(crate) fn with_log(options: &[&str], log: &Path) -> Server {
+        let log = File::create(log).unwrap();
+        Server(Program::start(playground().args(["--listen", "127.0.0.1:0"]).args(options).stderr(log)))
     }
 
     /// Sends the signal to stop, and waits for the end of the process.

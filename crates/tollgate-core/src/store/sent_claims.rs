@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// ClaimCounts the claims of slots that a store has sent: see
+/// Counts the claims of slots that a store has sent: see
 /// [`Store::sent_claims`](crate::Store::sent_claims). Clones share the counts.
 ///
 /// ```
@@ -40,7 +40,7 @@ impl SentClaims {
         self.0.lost.load(Ordering::Relaxed)
     }
 
-    /// ClaimCounts claims that a store sends now. They are lost if the result is dropped without an
+    /// Counts claims that a store sends now. They are lost if the result is dropped without an
     /// answer.
     #[must_use = "claims are lost if it is dropped"]
     pub fn send(&self, claims: u64) -> UnansweredClaims {
