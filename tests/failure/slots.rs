@@ -1,10 +1,12 @@
 //! Slots while the store fails.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use tollgate::failure::CircuitState;
-use tollgate::store::{Check, Grant, Renewal, Source, Store, Times};
-use tollgate::{CircuitBreaker, Key, Limiter, MemoryStore, Policy, Quota, Reason, Share, StoreExt};
+use tollgate::store::{Check, Grant, Renewal, Reply, Source, Store, Times, Verdict};
+use tollgate::usage::top_keys::{MemoryLog, Recording, TopKeys};
+use tollgate::{CircuitBreaker, Key, Lease, Limiter, MemoryStore, Policy, Quota, Reason, Share, StoreExt};
 use tollgate_tests::{Connection, clock, store, timed};
 
 use crate::failure::{FAILURES, TIMEOUT, closed, failing, open};
@@ -143,4 +145,55 @@ async fn a_refused_request_waits_for_a_release_no_longer_than_the_timeout() {
     inner.set(Connection::IsSlow(TIMEOUT / 2));
     let (refused, waited) = timed(limiter.check(&ada, 1)).await;
     assert_eq!((refused.unwrap_err().reason(), waited), (Reason::QuotaExceeded, TIMEOUT));
+}
+
+/// A store in memory that says it has nodes.
+#[derive(Clone)]
+struct Nodes(MemoryStore);
+
+impl Store for Nodes {
+    type Error = Infallible;
+    type Acquire = <MemoryStore as Store>::Acquire;
+    type Done = <MemoryStore as Store>::Done;
+
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
+        self.0.acquire(set, times)
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+        self.0.refund(grants)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+        self.0.reset(key, policies)
+    }
+
+    fn node_of(&self, key: &Key) -> u64 {
+        u64::from(*key == Key::from("ada"))
+    }
+}
+
+/// Otherwise the slots of one node are lost with those of another.
+#[tokio::test]
+async fn each_wrapper_passes_on_the_node_of_a_key() {
+    fn nodes(store: &impl Store) -> [u64; 2] {
+        ["ada", "bob"].map(|key| store.node_of(&Key::from(key)))
+    }
+    let store = Nodes(MemoryStore::new());
+    let timeout = store.clone().timeout(TIMEOUT);
+    let fallback = timeout.clone().fall_back_to(MemoryStore::new(), Share::WHOLE);
+    let recorder = TopKeys::new(MemoryLog::new()).record(Recording::default());
+    for (wrapper, of) in [
+        ("timeout", nodes(&timeout)),
+        ("timeout without limits", nodes(&timeout.patient())),
+        ("circuit breaker", nodes(&timeout.clone().circuit_breaker(CircuitBreaker::default()))),
+        ("failure policy", nodes(&timeout.clone().fail_open())),
+        ("fallback", nodes(&fallback)),
+        ("leases", nodes(&store.clone().leased(Lease::at_most(10)))),
+        ("deny cache", nodes(&store.clone().deny_cache(10))),
+        ("usage counter", nodes(&store.clone().count_usage(&recorder))),
+        ("box", nodes(&store.boxed())),
+    ] {
+        assert_eq!(of, [1, 0], "{wrapper}");
+    }
 }

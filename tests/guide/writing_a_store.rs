@@ -8,7 +8,8 @@ use std::{error, fmt};
 
 use tollgate::extract::global;
 use tollgate::store::{
-    After, Check, ErrorKind, Grant, OwnedCheck, Reply, SentClaims, Store, StoreError, Then, Times, Verdict,
+    After, Check, ErrorKind, Grant, OwnedCheck, Renewal, Reply, SentClaims, Store, StoreError, Then, Times,
+    Verdict,
 };
 use tollgate::{
     Algorithm, Clock, Key, Limiter, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer,
@@ -182,6 +183,14 @@ impl<S: Store> Store for Slow<S> {
     // The default of these knows nothing of the store inside.
     async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
         self.store.settle(grants, total).await
+    }
+
+    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, S::Error> {
+        self.store.renew(grants).await
+    }
+
+    fn node_of(&self, key: &Key) -> u64 {
+        self.store.node_of(key)
     }
 
     fn end_waits_after(&mut self, limit: Duration) -> bool {

@@ -28,6 +28,7 @@ mod runs;
 mod scripts;
 mod sentinel;
 mod shadow;
+mod slot_faults;
 mod slots;
 mod tiers;
 mod timeouts;

@@ -12,7 +12,7 @@ use tollgate_tests::Proxy;
 
 use crate::redis::{Fresh, acquire, eventually, prefix, try_acquire};
 
-fn url(sentinel: &Sentinel) -> String {
+pub(crate) fn url(sentinel: &Sentinel) -> String {
     let addresses: Vec<String> = sentinel.sentinels().iter().map(|one| one.address().to_string()).collect();
     format!("redis-sentinel://{}/{}", addresses.join(","), sentinel.master_name())
 }

@@ -310,6 +310,50 @@ fn a_caller_does_not_hang_if_the_runtime_of_the_store_is_not_driven() {
     });
 }
 
+/// The runtime of a store ends with the part of a program that made it. A call without a limit was
+/// sent, and its server is silent.
+#[test]
+fn a_patient_call_ends_with_the_runtime_of_its_store() {
+    within(Duration::from_secs(60), || {
+        let server = Server::start(Kind::Installed).unwrap();
+        let theirs = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let ours = Builder::new_current_thread().enable_all().build().unwrap();
+        let slots = Policy::in_flight("slots", 5);
+        let (store, granted) = theirs.block_on(async {
+            let builder = builder(&server.url()).response_timeout(Duration::from_secs(3_600));
+            let store = builder.connect().await.unwrap();
+            let granted = acquire(&store, &slots, "ada", 1).await;
+            (store.patient(), granted)
+        });
+        let grant = Grant {
+            policy: &slots,
+            key: &Key::from("ada"),
+            units: 1,
+            stamp: granted.each()[0].stamp(),
+            share: None,
+        };
+        server.pause().unwrap();
+        ours.block_on(async {
+            let check = store.acquire(&[Check::new(&slots, grant.key, 1)], Times::ONCE).wait();
+            let release = store.refund(&[grant]).wait();
+            let grants = [grant];
+            let renewal = async { store.renew(&grants).await.map(drop) };
+            let calls = async { tokio::join!(async { check.await.map(drop) }, release, renewal) };
+            let end = async {
+                // Long enough for the calls to be sent: the test holds without it.
+                sleep(100 * MS).await;
+                theirs.shutdown_background();
+            };
+            let ((check, release, renewal), ()) = tokio::join!(calls, end);
+            for answer in [check, release, renewal] {
+                let error = answer.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            }
+        });
+        server.resume().unwrap();
+    });
+}
+
 /// If the store's runtime is blocked, callers in another runtime still get their error in time.
 #[test]
 fn a_blocked_runtime_does_not_delay_callers_in_another() {
