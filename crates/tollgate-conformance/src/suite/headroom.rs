@@ -1,5 +1,6 @@
 //! Cases of classes that leave units to others.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use tollgate_core::{Algorithm, Check, Key, Policy, Quota, Times, Timestamp, Verdict};
@@ -69,10 +70,10 @@ pub(super) async fn a_class_is_charged_and_in_debt_by_the_whole_quota(case: &Cas
     }
 }
 
-/// Of as many histories, the numbers of this algorithm: a part of all.
-pub(super) fn numbers(algorithm: Algorithm, histories: u32) -> impl Iterator<Item = u32> {
+/// Of the numbers of histories, those of this algorithm: a part of all.
+pub(super) fn numbers(algorithm: Algorithm, histories: Range<u32>) -> impl Iterator<Item = u32> {
     let place = EVERY.iter().position(|of| *of == algorithm).unwrap_or(0);
-    (0..histories).skip(place).step_by(EVERY.len())
+    histories.skip(place).step_by(EVERY.len())
 }
 
 /// Histories of three classes of one key, whose requests come several at a time.

@@ -27,6 +27,7 @@ mod versions;
 mod waits;
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -146,7 +147,7 @@ pub struct Suite {
     atomic_across_keys: bool,
     excuses: Excuses,
     steps: u32,
-    histories: u32,
+    histories: Range<u32>,
     only_steps_of: Option<Algorithm>,
 }
 
@@ -185,7 +186,7 @@ impl Suite {
             atomic_across_keys: true,
             excuses: Excuses::default(),
             steps: 2_000,
-            histories: 100,
+            histories: 0..100,
             only_steps_of: None,
         }
     }
@@ -238,8 +239,14 @@ impl Suite {
     /// The other algorithms share as many histories of three
     /// [classes](tollgate_core::Policy::leaving). Default: 100. A store with leases runs only those
     /// of requests in flight.
-    pub fn histories(mut self, histories: u32) -> Suite {
-        self.histories = histories;
+    pub fn histories(self, histories: u32) -> Suite {
+        self.histories_of(0..histories)
+    }
+
+    /// [`Suite::histories`] of these numbers, each of which is another history. Use it to spread
+    /// them over the servers of a slow store.
+    pub fn histories_of(mut self, numbers: Range<u32>) -> Suite {
+        self.histories = numbers;
         self
     }
 
@@ -492,8 +499,8 @@ impl Suite {
             }
         }
         // A clock that has come near its end has no room for long windows: a store for a few each.
-        for first in (0..self.histories).step_by(histories::OF_A_STORE) {
-            let numbers = first..self.histories;
+        for first in self.histories.clone().step_by(histories::OF_A_STORE) {
+            let numbers = first..self.histories.end;
             if counts_slots {
                 let case = case("slot_histories::match_the_oracle").await;
                 slot_histories::match_the_oracle(&case, numbers).await;
@@ -503,7 +510,7 @@ impl Suite {
             }
         }
         if !counts_slots {
-            let numbers: Vec<u32> = headroom::numbers(algorithm, self.histories).collect();
+            let numbers: Vec<u32> = headroom::numbers(algorithm, self.histories.clone()).collect();
             for numbers in numbers.chunks(histories::OF_A_STORE) {
                 let case = case("headroom::random_classes_match_the_oracle").await;
                 headroom::random_classes_match_the_oracle(&case, algorithm, numbers).await;
@@ -511,8 +518,8 @@ impl Suite {
         }
         // A cached denial gives its version no entry.
         if algorithm == Algorithm::Gcra && !self.excuses.cached_denials {
-            for first in (0..self.histories).step_by(histories::OF_A_STORE) {
-                let numbers = (first..self.histories).take(histories::OF_A_STORE);
+            for first in self.histories.clone().step_by(histories::OF_A_STORE) {
+                let numbers = (first..self.histories.end).take(histories::OF_A_STORE);
                 let case = case("versions::random_versions_match_the_oracle").await;
                 versions::random_versions_match_the_oracle(&case, numbers).await;
             }
