@@ -29,9 +29,9 @@ use tollgate_core::{Policy, PolicyError, QuotaError, ShareError};
 #[non_exhaustive]
 pub enum SetupError {
     /// A policy or its quota cannot be made.
-    Policy(PolicyError),
+    InvalidPolicy(PolicyError),
     /// A share cannot be made.
-    Share(ShareError),
+    InvalidShare(ShareError),
     /// There are no rules and no policies: nothing would be limited.
     NoRules,
     /// Two policies have this name. Names identify policies in responses and stored states.
@@ -95,8 +95,8 @@ pub enum SetupError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SetupError::Policy(error) => error.fmt(f),
-            SetupError::Share(error) => error.fmt(f),
+            SetupError::InvalidPolicy(error) => error.fmt(f),
+            SetupError::InvalidShare(error) => error.fmt(f),
             SetupError::NoRules => f.write_str(
                 "no rules: nothing would be limited; to switch a layer off, give it rules and call `.enabled(false)`",
             ),
@@ -164,19 +164,19 @@ impl Error for SetupError {
 
 impl From<PolicyError> for SetupError {
     fn from(error: PolicyError) -> SetupError {
-        SetupError::Policy(error)
+        SetupError::InvalidPolicy(error)
     }
 }
 
 impl From<QuotaError> for SetupError {
     fn from(error: QuotaError) -> SetupError {
-        SetupError::Policy(error.into())
+        SetupError::InvalidPolicy(error.into())
     }
 }
 
 impl From<ShareError> for SetupError {
     fn from(error: ShareError) -> SetupError {
-        SetupError::Share(error)
+        SetupError::InvalidShare(error)
     }
 }
 

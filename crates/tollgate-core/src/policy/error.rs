@@ -9,7 +9,7 @@ use crate::quota::QuotaError;
 #[non_exhaustive]
 pub enum PolicyError {
     /// The quota cannot be made.
-    Quota(QuotaError),
+    InvalidQuota(QuotaError),
     /// The name is empty, longer than 128 bytes, or not printable ASCII.
     InvalidName,
     /// The unit is empty, longer than 128 bytes, or not printable ASCII.
@@ -50,7 +50,7 @@ pub enum PolicyError {
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            PolicyError::Quota(error) => return error.fmt(f),
+            PolicyError::InvalidQuota(error) => return error.fmt(f),
             PolicyError::InvalidName => "a policy's name must be 1 to 128 characters of printable ASCII",
             PolicyError::InvalidUnit => "a policy's unit must be 1 to 128 characters of printable ASCII",
             PolicyError::BurstOnWindow => {
@@ -87,6 +87,6 @@ impl std::error::Error for PolicyError {}
 /// For `?` where a quota and its policy are made of values that are known only at run time.
 impl From<QuotaError> for PolicyError {
     fn from(error: QuotaError) -> PolicyError {
-        PolicyError::Quota(error)
+        PolicyError::InvalidQuota(error)
     }
 }
