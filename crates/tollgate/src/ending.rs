@@ -13,7 +13,7 @@ use tollgate_core::Reply;
 pub(crate) struct Home(Option<Handle>);
 
 /// How far an end has come.
-pub(crate) enum Ending<T, F> {
+pub(crate) enum EndPhase<T, F> {
     Done(T),
     /// It goes on in a task.
     Task(JoinHandle<T>),
@@ -33,7 +33,7 @@ impl Home {
 
     /// Begins an end here, so that a store in memory has done it when this returns. The rest goes
     /// on in a task of the runtime of the caller, or else of this one.
-    pub(crate) fn end<T, F>(&self, begin: impl FnOnce() -> Reply<T, F>) -> Ending<T, F>
+    pub(crate) fn end<T, F>(&self, begin: impl FnOnce() -> Reply<T, F>) -> EndPhase<T, F>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
@@ -42,9 +42,9 @@ impl Home {
         // A store may need the runtime's timers.
         let _entered = runtime.as_ref().map(Handle::enter);
         match (begin(), &runtime) {
-            (Reply::Now(done), _) => Ending::Done(done),
-            (Reply::Later(rest), Some(runtime)) => Ending::Task(runtime.spawn(rest)),
-            (Reply::Later(rest), None) => Ending::Alone(rest),
+            (Reply::Now(done), _) => EndPhase::Done(done),
+            (Reply::Later(rest), Some(runtime)) => EndPhase::Task(runtime.spawn(rest)),
+            (Reply::Later(rest), None) => EndPhase::Alone(rest),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What comes back to a store, and what is kept there.
+//! The kinds of entries that go back to a store, or are kept there.
 
 /// Which queue and which connection carry an entry. They are apart, so that a slot never waits for
 /// refunds, and the release of a slot never waits for renewals.

@@ -12,7 +12,7 @@ use tollgate_core::{Key, Policy, Reply, Settled};
 
 use super::reservation::{GrantStamp, Reservation};
 use crate::denial::Denial;
-use crate::ending::{Ending, Home, polled};
+use crate::ending::{EndPhase, Home, polled};
 use crate::policy_set::PolicyRef;
 
 pub(crate) type SettlerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -55,7 +55,7 @@ pub(crate) type CorrectionTask = JoinHandle<Settled>;
 
 /// A correction that has been started.
 pub(super) struct Correction {
-    ending: Ending<Settled, SettlerFuture<'static, Settled>>,
+    ending: EndPhase<Settled, SettlerFuture<'static, Settled>>,
     /// How long a caller waits for it, if there is a limit.
     limit: Option<Duration>,
     /// What the caller gets without an answer within the limit.
@@ -109,26 +109,26 @@ pub(super) fn keep(
 
 impl Correction {
     fn done(settled: Settled) -> Correction {
-        Correction { ending: Ending::Done(settled), limit: None, unanswered: Settled::default() }
+        Correction { ending: EndPhase::Done(settled), limit: None, unanswered: Settled::default() }
     }
 
     pub(super) async fn finish(self) -> Settled {
         match (self.ending, self.limit) {
-            (Ending::Done(settled), _) => settled,
+            (EndPhase::Done(settled), _) => settled,
             // It fails only if the runtime stops. Observers have heard of it then.
-            (Ending::Task(task), Some(limit)) if Handle::try_current().is_ok() => {
+            (EndPhase::Task(task), Some(limit)) if Handle::try_current().is_ok() => {
                 timeout(limit, task).await.map_or(self.unanswered, Result::unwrap_or_default)
             }
-            (Ending::Task(task), _) => task.await.unwrap_or_default(),
-            (Ending::Alone(future), _) => future.await,
+            (EndPhase::Task(task), _) => task.await.unwrap_or_default(),
+            (EndPhase::Alone(future), _) => future.await,
         }
     }
 
     /// Lets it go on. Returns the task, if it is not done yet.
     pub(super) fn detach(self) -> Option<CorrectionTask> {
         match self.ending {
-            Ending::Task(task) => Some(task),
-            Ending::Done(_) | Ending::Alone(_) => None,
+            EndPhase::Task(task) => Some(task),
+            EndPhase::Done(_) | EndPhase::Alone(_) => None,
         }
     }
 }
