@@ -2,7 +2,8 @@
 //!
 //! A failure is charged before the check, and given back if the password is right. Log-ins of one
 //! name wait for each other, so that right ones do not lack what another has only reserved. They do
-//! so after their forms are read: a form that never ends holds up no other.
+//! so after their forms are read: a form that never ends holds up no other. An address that is
+//! refused does not wait: it holds up no other either.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,7 +15,9 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use tokio::time::sleep;
-use tollgate::{Charges, Head, Key, Limiter, MemoryStore, Policy, SetupError, StoreExt};
+use tollgate::{
+    Charges, Head, Key, Limiter, MemoryStore, Policy, RateLimitLayer, Report, SetupError, StoreExt, Wait,
+};
 
 use crate::store::AnyStore;
 
@@ -49,17 +52,26 @@ pub(crate) fn turns(store: AnyStore) -> Result<Limiter<AnyStore>, SetupError> {
     }
 }
 
-/// Reads the form, and waits until no other log-in of its name runs. Then the rules decide.
+/// Reads the form, and waits until no other log-in of its name runs. Then the rules decide. One
+/// that they refuse now takes no turn.
 pub(crate) async fn in_turn(
-    State(turns): State<Limiter<AnyStore>>,
+    State((turns, layer)): State<(Limiter<AnyStore>, RateLimitLayer<AnyStore>)>,
     parts: Parts,
     form: Bytes,
     next: Next,
 ) -> Response {
-    match turns.until_ready(&name(&form), 1, LONGEST_WAIT).await {
-        Ok(_turn) => next.run(Request::from_parts(parts, Body::from(form))).await,
-        Err(denial) => denial.into_response(),
-    }
+    let looked = layer.limiter().look(&Head::from(&parts)).await;
+    let is_refused = |report: Report| report.statuses().iter().any(|status| status.wait() != Wait::None);
+    let turn = match looked.is_ok_and(is_refused) {
+        true => None,
+        false => match turns.until_ready(&name(&form), 1, LONGEST_WAIT).await {
+            Ok(turn) => Some(turn),
+            Err(denial) => return denial.into_response(),
+        },
+    };
+    let response = next.run(Request::from_parts(parts, Body::from(form))).await;
+    drop(turn);
+    response
 }
 
 /// Checks the first field `password` of a form. A form with several is still one guess.

@@ -32,7 +32,7 @@ pub(crate) fn router(layer: &RateLimitLayer<AnyStore>, turns: Option<Limiter<Any
         .fallback(|| async { (StatusCode::NOT_FOUND, NOT_FOUND) });
     let mut log_ins = Router::new().route(login::PATH, post(log_in)).layer(layer.clone());
     if let Some(turns) = turns {
-        log_ins = log_ins.route_layer(from_fn_with_state(turns, login::in_turn));
+        log_ins = log_ins.route_layer(from_fn_with_state((turns, layer.clone()), login::in_turn));
     }
     let limited =
         Routes::from(http).add_service(GreeterServer::new(Hello)).into_axum_router().layer(layer.clone());

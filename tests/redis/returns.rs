@@ -173,7 +173,8 @@ async fn a_request_of_many_refunds_is_sent_in_parts() {
 async fn a_request_of_many_refunds_ends_with_its_first_failure() {
     let server = Server::start(Kind::Redis8_2).unwrap();
     let fresh = Fresh::on(&server).await;
-    let (policy, ada) = (bucket(), Key::from("ada"));
+    // It refills no unit during the test.
+    let (policy, ada) = (Policy::new("bucket", Quota::per_day(1_000)), Key::from("ada"));
     let stamps = claim(&fresh.store, &policy, 1_000).await;
     let grants: Vec<Grant<'_>> = stamps.iter().map(|stamp| grant(&policy, &ada, *stamp)).collect();
     // The script reads the bucket first, and fails.

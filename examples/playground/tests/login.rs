@@ -118,6 +118,24 @@ fn log_ins_work_with_a_small_share_for_outages() {
     assert_eq!((log_in(&server, WRONG), remaining(&server)), (401, 5));
 }
 
+#[test]
+fn a_log_in_that_the_rules_refuse_does_not_wait_for_its_turn() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let server = Server::playground(&["--store", &redis.url(), "--timeout", "30s", "--rule", "login=1/d"]);
+    // As a log-in at another server does.
+    let hold_turn = || {
+        let time = redis.command(&["TIME"]).unwrap();
+        let now: u64 = time.lines().next().unwrap().parse().unwrap();
+        let (turn, end) = ("tollgate:2:{=ada}:login-turn~in-flight", format!("{}000000", now + 15));
+        redis.command(&["ZADD", turn, &end, "another"]).unwrap();
+    };
+    hold_turn();
+    server.connect().post("/login", RIGHT).assert_refused_by(&["login-turn"]);
+    assert_eq!(log_in(&server, "user=bob&password=1234"), 401);
+    hold_turn();
+    server.connect().post("/login", RIGHT).assert_refused_by(&["login"]);
+}
+
 /// Sends an attempt, of whose form the end may be missing.
 fn begin(server: &Server, length: usize, form: &str) -> TcpStream {
     let mut connection = TcpStream::connect(server.address()).unwrap();
