@@ -31,7 +31,7 @@ impl DenialCounts {
         table.sweep(now);
         let found = table.find(&digest).filter(|_| most > 1);
         if let Some(at) = found {
-            let denials = &mut table.slot(at).value;
+            let denials = &mut table.entry(at).value;
             if now < denials.until {
                 denials.count += 1;
                 let blocks = denials.count >= most;

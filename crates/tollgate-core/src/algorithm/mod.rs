@@ -255,7 +255,7 @@ impl State {
                     last_us = Some(self.last_us(policy).max(now_us));
                     stamp
                 } else {
-                    // A cost of 0 only looks and takes no slot in the queue.
+                    // A cost of 0 only looks and takes no place in the queue.
                     if units > 0 {
                         tat.set(charged);
                     }

@@ -25,7 +25,7 @@ use crate::extract::Head;
 use crate::fields::{Written, number};
 use crate::in_flight::{HeldUntilDropped, Slot, SlotBook};
 use crate::limiter::asking::{Asking, Claimed};
-use crate::limiter::queue_slot::QueueSlot;
+use crate::limiter::queue_place::QueuePlace;
 use crate::limiter::replacement::{Waited, Waiting};
 use crate::limiter::{Permit, RequestLimiter};
 use crate::never_fails::NeverFails;
@@ -37,7 +37,7 @@ pub(crate) enum Next<S: Store> {
     /// The inner service gets it.
     Pass(Extras),
     /// The inner service gets it after this time.
-    Delay(Duration, QueueSlot<S>, Extras),
+    Delay(Duration, QueuePlace<S>, Extras),
     /// It is refused. `None` if no store was asked.
     Refuse(Denial, Option<Written>),
     /// The store has not answered yet. If there are observers, with the time when it was asked.
@@ -215,7 +215,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
             return Next::Pass(extras);
         }
         let permit = Permit::new(decider.report(asks, verdict), asks.into(), Slot::default());
-        Next::Delay(verdict.delay(), QueueSlot::new(decider, permit), extras)
+        Next::Delay(verdict.delay(), QueuePlace::new(decider, permit), extras)
     }
 
     fn extras<B>(&self, request: &mut Request<B>, asks: &[Ask], verdict: &Verdict) -> Extras {

@@ -19,7 +19,7 @@ use super::live::Live;
 use super::shared::LayerShared;
 use crate::answer::body::ResponseBody;
 use crate::limiter::asking::Asking;
-use crate::limiter::queue_slot::QueueSlot;
+use crate::limiter::queue_place::QueuePlace;
 use crate::limiter::replacement::Waited;
 use crate::never_fails::NeverFails;
 use crate::policy_set::Asks;
@@ -51,7 +51,7 @@ where
     Asking(Pin<Box<Asked<Svc, S, ReqBody>>>),
     /// Waits for slots in a queue.
     Queued(Box<QueuedRequest<Svc, S, ReqBody>>),
-    /// Waits for the slot that a leaky bucket reserved.
+    /// Waits for the place that a leaky bucket reserved.
     Delayed(Pin<Box<Delayed<Svc, S, ReqBody>>>),
     /// The inner service has the request.
     Passed {
@@ -85,7 +85,7 @@ struct QueuedRequest<Svc, S, ReqBody> {
 struct Delayed<Svc, S: Store, ReqBody> {
     #[pin]
     sleep: Sleep,
-    slot: QueueSlot<S>,
+    place: QueuePlace<S>,
     call: WaitingCall<Svc, Request<ReqBody>>,
     extras: Extras,
 }
@@ -133,9 +133,9 @@ where
         match next {
             // A service handles `Pass` and `Refuse` itself. They arrive here from `poll_wait`.
             Next::Pass(extras) => ResponseState::Passed { future: service.call(request), extras },
-            Next::Delay(delay, slot, extras) => {
+            Next::Delay(delay, place, extras) => {
                 let (sleep, call) = (sleep(delay), WaitingCall::new(service, request));
-                ResponseState::Delayed(Box::pin(Delayed { sleep, slot, call, extras }))
+                ResponseState::Delayed(Box::pin(Delayed { sleep, place, call, extras }))
             }
             Next::Refuse(denial, fields) => {
                 ResponseState::Refused { response: Some(shared.refuse(request, denial, fields)) }
@@ -228,7 +228,7 @@ where
                 let delayed = delayed.as_mut().project();
                 ready!(delayed.sleep.poll(cx));
                 let (mut service, request) = delayed.call.take();
-                delayed.slot.keep();
+                delayed.place.keep();
                 ResponseState::Passed { future: service.call(request), extras: mem::take(delayed.extras) }
             }
             ResponseStateProj::Passed { .. } | ResponseStateProj::Refused { .. } => return Poll::Ready(()),

@@ -21,8 +21,8 @@ use crate::never_fails::NeverFails;
 /// It is ready when the inner service is. A refused request does not reach the inner service, which
 /// stays ready for the next one.
 ///
-/// The future of a response may be dropped at any time. A request that waits for its slot in a
-/// leaky bucket then returns what it was charged; the slot itself returns only if no request has
+/// The future of a response may be dropped at any time. A request that waits for its place in a
+/// leaky bucket then returns what it was charged. The place itself returns only if no request has
 /// queued behind it. Otherwise what was charged stays charged.
 pub struct RateLimit<Svc, S = MemoryStore> {
     inner: Svc,

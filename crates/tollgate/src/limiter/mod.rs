@@ -6,7 +6,7 @@ mod claim;
 pub(crate) mod decider;
 mod in_turn;
 mod permit;
-pub(crate) mod queue_slot;
+pub(crate) mod queue_place;
 mod refusal;
 pub(crate) mod replacement;
 mod request;

@@ -90,7 +90,7 @@ impl Permit {
     }
 
     /// Returns how long to wait before the work: zero unless a
-    /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) has reserved a slot that far ahead. Zero for
+    /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) has reserved a place that far ahead. Zero for
     /// a permit of [`Limiter::until_ready`](crate::Limiter::until_ready), which has waited.
     pub fn delay(&self) -> Duration {
         self.delay

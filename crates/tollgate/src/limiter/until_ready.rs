@@ -9,7 +9,7 @@ use tollgate_core::{Policy, Reply, Store, Times, Wait};
 use super::asking::{Asking, Claimed};
 use super::decider::Decider;
 use super::permit::Permit;
-use super::queue_slot::QueueSlot;
+use super::queue_place::QueuePlace;
 use super::refusal::Refusal;
 use super::replacement::{LatestVersion, Waited, Waiting};
 use super::turn::turn_before;
@@ -295,15 +295,15 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         self.waits_for_store && denial.reason() == Reason::Unavailable
     }
 
-    /// Waits for the slot that a leaky bucket reserved.
+    /// Waits for the place that a leaky bucket reserved.
     async fn after_delay(&self, permit: Permit) -> Permit {
         let delay = permit.delay();
         if delay.is_zero() {
             return permit;
         }
-        let mut slot = QueueSlot::new(self, permit);
+        let mut place = QueuePlace::new(self, permit);
         sleep(delay).await;
-        slot.keep().expect("it is kept once").delayed()
+        place.keep().expect("it is kept once").delayed()
     }
 }
 

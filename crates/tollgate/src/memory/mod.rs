@@ -250,36 +250,36 @@ impl MemoryStore {
     #[inline]
     fn decide_one(
         &self,
-        slot: &mut TableEntry<State>,
+        entry: &mut TableEntry<State>,
         check: &Check<'_>,
         times: Times,
         now: Timestamp,
     ) -> Verdict {
         let policy = check.policy;
         let at = self.0.time_for(policy, now);
-        let look = slot.value.look(policy, at);
+        let look = entry.value.look(policy, at);
         let granted = match times.max() {
             // Avoids the division.
             1 => u32::from(check.cost <= look.room && check.cost <= policy.largest_cost()),
             max => look.times(policy, check.cost).min(max),
         };
         if granted == 0 || granted < times.min() {
-            let status = slot.value.refuse(policy, at, look, check.cost, times);
+            let status = entry.value.refuse(policy, at, look, check.cost, times);
             // A denied key stays until its reset: otherwise its caller could regain quota by
             // inventing keys. But requests that can never pass cost an attacker nothing.
             if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
-                slot.pin();
+                entry.pin();
             }
-            if slot.value.is_record() {
+            if entry.value.is_record() {
                 // The entry of a version may end later than others.
-                slot.renew(expiry(now, at, slot.value.expires(policy, at)), false);
+                entry.renew(expiry(now, at, entry.value.expires(policy, at)), false);
             }
             return Verdict::of_one(0, Duration::ZERO, status).at(now);
         }
-        let charge = slot.value.charge(policy, at, look, check.cost * u64::from(granted));
+        let charge = entry.value.charge(policy, at, look, check.cost * u64::from(granted));
         // Once the quota was full again, earlier denials no longer count.
-        let was_full = look.remaining == policy.capacity() && !slot.value.is_record();
-        slot.renew(expiry(now, at, charge.expires), was_full);
+        let was_full = look.remaining == policy.capacity() && !entry.value.is_record();
+        entry.renew(expiry(now, at, charge.expires), was_full);
         Verdict::of_one(granted, charge.delay, charge.status).at(now)
     }
 }
@@ -299,7 +299,7 @@ impl Store for MemoryStore {
             let (mut table, digest, now) = self.0.tables.enter(check.policy, check.key);
             table.sweep(now);
             if let Some(at) = table.find(&digest) {
-                return Reply::Now(Ok(self.decide_one(table.slot(at), check, times, now)));
+                return Reply::Now(Ok(self.decide_one(table.entry(at), check, times, now)));
             }
         }
         Reply::Now(Ok(self.decide(set, times)))
@@ -311,10 +311,10 @@ impl Store for MemoryStore {
             let (mut table, digest, now) = self.0.tables.enter(policy, grant.key);
             if let Some(found) = table.find(&digest) {
                 let at = self.0.time_for(policy, now);
-                let slot = table.slot(found);
-                slot.value.refund(policy, at, grant.units, grant.stamp);
-                let expires = slot.value.expires(policy, at);
-                slot.renew(expiry(now, at, expires), false);
+                let entry = table.entry(found);
+                entry.value.refund(policy, at, grant.units, grant.stamp);
+                let expires = entry.value.expires(policy, at);
+                entry.renew(expiry(now, at, expires), false);
                 if policy.is_in_flight() && expires == at {
                     table.remove(found);
                 }
@@ -346,7 +346,7 @@ impl RecentUsage for MemoryStore {
     async fn recent_usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
         let (mut table, digest, now) = self.0.tables.enter(policy, key);
         match table.find(&digest) {
-            Some(at) => table.slot(at).value.usage(policy, now, interval),
+            Some(at) => table.entry(at).value.usage(policy, now, interval),
             None => State::new(policy).usage(policy, now, interval),
         }
     }

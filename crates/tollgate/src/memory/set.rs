@@ -108,7 +108,7 @@ struct Place<'a> {
 /// Where a state is during a decision.
 enum StateHeld {
     Slot(usize),
-    /// The state of a new key, which gets a slot only if it is charged: a denial stores nothing.
+    /// The state of a new key, which gets an entry only if it is charged: a denial stores nothing.
     Fresh(State),
 }
 
@@ -227,13 +227,13 @@ impl<'a> Tables<'a> {
         let (policy, at, look, cost) = (place.policy, place.at, place.look, place.cost);
         let status = self.state(place).refuse(policy, at, look, cost, times);
         if let StateHeld::Slot(found) = place.held {
-            let slot = self.table(place.target.shard).slot(found);
+            let entry = self.table(place.target.shard).entry(found);
             if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
-                slot.pin();
+                entry.pin();
             }
-            if slot.value.is_record() {
+            if entry.value.is_record() {
                 // The entry of a version may end later than others.
-                slot.renew(expiry(now, at, slot.value.expires(policy, at)), false);
+                entry.renew(expiry(now, at, entry.value.expires(policy, at)), false);
             }
         }
         status
@@ -248,9 +248,9 @@ impl<'a> Tables<'a> {
         let table = self.table(place.target.shard);
         match &mut place.held {
             StateHeld::Slot(found) => {
-                let slot = table.slot(*found);
-                let was_full = look.remaining == policy.capacity() && !slot.value.is_record();
-                slot.renew(expires, was_full);
+                let entry = table.entry(*found);
+                let was_full = look.remaining == policy.capacity() && !entry.value.is_record();
+                entry.renew(expires, was_full);
             }
             StateHeld::Fresh(_) if units == 0 || policy.charges_nothing() => {}
             StateHeld::Fresh(state) => {
@@ -261,7 +261,7 @@ impl<'a> Tables<'a> {
         if is_owed(policy, &charge.status)
             && let Some(found) = table.find(&place.target.digest)
         {
-            table.slot(found).pin();
+            table.entry(found).pin();
         }
         (charge.status, charge.delay)
     }
@@ -270,7 +270,7 @@ impl<'a> Tables<'a> {
         match &mut place.held {
             StateHeld::Slot(at) => {
                 let at = *at;
-                &mut self.table(place.target.shard).slot(at).value
+                &mut self.table(place.target.shard).entry(at).value
             }
             StateHeld::Fresh(state) => state,
         }

@@ -46,11 +46,11 @@ impl TotalsTable {
             table.sweep(now);
             let expires = now.saturating_add(self.life).min(LAST);
             if let Some(at) = table.find(&digest) {
-                let slot = table.slot(at);
-                let before = if self.is_forgotten(&slot.value, now) { 0 } else { slot.value.units };
-                slot.value.units = before.saturating_add(units).min(MOST);
-                slot.value.last_use = now;
-                slot.renew(expires, true);
+                let entry = table.entry(at);
+                let before = if self.is_forgotten(&entry.value, now) { 0 } else { entry.value.units };
+                entry.value.units = before.saturating_add(units).min(MOST);
+                entry.value.last_use = now;
+                entry.renew(expires, true);
             } else if table.make_room(1, now, |_| false) {
                 let (policy, key) = (check.policy.name().into(), digest.name(check.key).into());
                 let total = Total { policy, key, units: units.min(MOST), last_use: now };
@@ -66,7 +66,7 @@ impl TotalsTable {
             let digest = self.digest(grant.policy.name(), grant.key);
             let (mut table, _) = self.tables.enter_at(&digest);
             if let Some(at) = table.find(&digest) {
-                let total = &mut table.slot(at).value;
+                let total = &mut table.entry(at).value;
                 total.units = total.units.saturating_sub(grant.units);
             }
         }
@@ -76,7 +76,7 @@ impl TotalsTable {
         let digest = self.digest(policy, key);
         let (mut table, now) = self.tables.enter_at(&digest);
         let at = table.find(&digest)?;
-        let total = &table.slot(at).value;
+        let total = &table.entry(at).value;
         (!self.is_forgotten(total, now)).then(|| total.shown())
     }
 

@@ -119,7 +119,7 @@ impl<S: Store> DenyCache<S> {
                 statuses.push(unknown(check.policy, terms));
                 continue;
             }
-            let denial = &mut table.slot(found?).value;
+            let denial = &mut table.entry(found?).value;
             let status = denial.status(check.policy, terms, now)?;
             // An answer to a cost of 0 confirms nothing.
             if now >= denial.confirm && terms.cost > 0 {
@@ -184,10 +184,10 @@ fn forget(denials: &Denials, of: &[AskedCheck]) {
 fn put(denials: &Denials, digest: Digest, denial: KnownDenial) {
     let mut table = denials.lock(denials.shard_of(&digest));
     if let Some(at) = table.find(&digest) {
-        let slot = table.slot(at);
-        if denial.replaces(&slot.value) {
-            slot.value = denial;
-            slot.renew(denial.expires(), true);
+        let entry = table.entry(at);
+        if denial.replaces(&entry.value) {
+            entry.value = denial;
+            entry.renew(denial.expires(), true);
         }
     } else if table.make_room(1, denial.answered, |_| false) {
         table.reserve(1);
@@ -205,7 +205,7 @@ fn remember(denials: &Denials, Remember { set, times, asked }: Remember, verdict
         let Some((is_granted, status)) = known else {
             let mut table = denials.lock(denials.shard_of(digest));
             if let Some(found) = table.find(digest) {
-                table.slot(found).value.said = None;
+                table.entry(found).value.said = None;
             }
             continue;
         };
@@ -217,10 +217,10 @@ fn remember(denials: &Denials, Remember { set, times, asked }: Remember, verdict
             // A cost of 0 changes nothing, and nothing is remembered of keys that are not denied.
             let mut table = denials.lock(denials.shard_of(digest));
             if let Some(found) = table.find(digest).filter(|_| terms.cost > 0) {
-                let slot = table.slot(found);
-                if !slot.value.is_newer(&answer) {
-                    slot.value = answer;
-                    slot.renew(answer.expires(), true);
+                let entry = table.entry(found);
+                if !entry.value.is_newer(&answer) {
+                    entry.value = answer;
+                    entry.renew(answer.expires(), true);
                 }
             }
         } else if times == Times::ONCE && !is_slot {

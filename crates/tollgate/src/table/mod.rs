@@ -1,7 +1,7 @@
 //! The keys of one shard, each with a value: a hash table with linear probing in a single array.
 //!
 //! A key outside the processor's caches costs one access to memory. The sweep of idle keys and the
-//! choice of a key to evict walk over the array. Its growth ends exactly at the cap: four slots of
+//! choice of a key to evict walk over the array. Its growth ends exactly at the cap: four places of
 //! five are used then, which makes 60 bytes for each key.
 
 // From top to bottom; imports run down this list only: sharded, this module, digest.
@@ -36,7 +36,7 @@ const SWEEP_FOR_EACH_KEY: u32 = 4;
 pub(crate) struct Table<V> {
     /// At most four fifths are used. A key is at its home, or behind it without a free place
     /// between.
-    slots: Vec<Option<TableEntry<V>>>,
+    places: Vec<Option<TableEntry<V>>>,
     len: usize,
     /// The cap on keys.
     cap: usize,
@@ -81,7 +81,7 @@ impl Expiry {
 impl<V> Table<V> {
     pub(crate) fn new(cap: usize) -> Table<V> {
         Table {
-            slots: Vec::new(),
+            places: Vec::new(),
             len: 0,
             cap,
             hand: 0,
@@ -98,7 +98,7 @@ impl<V> Table<V> {
 
     /// The values of all keys.
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
-        self.slots.iter().flatten().map(|slot| &slot.value)
+        self.places.iter().flatten().map(|entry| &entry.value)
     }
 
     /// Returns the later of `now` and the latest time that the table has seen.
@@ -111,13 +111,13 @@ impl<V> Table<V> {
     /// The place of a key.
     #[inline]
     pub(crate) fn find(&self, digest: &Digest) -> Option<usize> {
-        if self.slots.is_empty() {
+        if self.places.is_empty() {
             return None;
         }
         let mut at = self.home(digest);
         // Ends, because a fifth of the places is free.
-        while let Some(slot) = &self.slots[at] {
-            if slot.digest == *digest {
+        while let Some(entry) = &self.places[at] {
+            if entry.digest == *digest {
                 return Some(at);
             }
             at = self.after(at);
@@ -125,10 +125,10 @@ impl<V> Table<V> {
         None
     }
 
-    /// The slot at a place from [`Table::find`].
+    /// The entry at a place from [`Table::find`].
     #[inline]
-    pub(crate) fn slot(&mut self, at: usize) -> &mut TableEntry<V> {
-        self.slots[at].as_mut().expect("a key stands where it was found")
+    pub(crate) fn entry(&mut self, at: usize) -> &mut TableEntry<V> {
+        self.places[at].as_mut().expect("a key stands where it was found")
     }
 
     /// Whether so many keys can be added without an eviction.
@@ -142,8 +142,8 @@ impl<V> Table<V> {
             return;
         }
         let wanted = places_for(self.len + keys);
-        if wanted > self.slots.len() {
-            let doubled = (self.slots.len() * 2).min(places_for(self.cap)).max(8);
+        if wanted > self.places.len() {
+            let doubled = (self.places.len() * 2).min(places_for(self.cap)).max(8);
             self.resize(wanted.max(doubled));
         }
     }
@@ -158,7 +158,7 @@ impl<V> Table<V> {
     ) -> bool {
         while !self.has_room_for(needed) {
             let Some(victim) = self.find_victim(now, &keep) else { return false };
-            self.evicted += u64::from(!self.slot(victim).expiry.is_over(now));
+            self.evicted += u64::from(!self.entry(victim).expiry.is_over(now));
             self.remove(victim);
         }
         true
@@ -177,10 +177,10 @@ impl<V> Table<V> {
     /// Adds a new key. The caller has made room for it and reserved a place.
     pub(crate) fn insert(&mut self, digest: Digest, value: V, expires: Timestamp) {
         let mut at = self.home(&digest);
-        while self.slots[at].is_some() {
+        while self.places[at].is_some() {
             at = self.after(at);
         }
-        self.slots[at] = Some(TableEntry { digest, expiry: Expiry::new(expires, false), value });
+        self.places[at] = Some(TableEntry { digest, expiry: Expiry::new(expires, false), value });
         self.len += 1;
         self.added += 1;
     }
@@ -202,55 +202,56 @@ impl<V> Table<V> {
             keys => SWEEP_FOR_EACH_KEY * keys,
         };
         for _ in 0..steps {
-            self.hand = if self.hand + 1 < self.slots.len() { self.hand + 1 } else { 0 };
+            self.hand = if self.hand + 1 < self.places.len() { self.hand + 1 } else { 0 };
             // Another key may move to the place of a removed one.
-            while let Some(Some(slot)) = self.slots.get(self.hand)
-                && slot.expiry.is_over(long_ago)
+            while let Some(Some(entry)) = self.places.get(self.hand)
+                && entry.expiry.is_over(long_ago)
             {
                 self.remove(self.hand);
             }
         }
         // Only far below the capacity, so that it does not grow again at once.
-        if self.slots.len() > 64 && self.len < self.slots.len() / 8 {
-            self.resize(self.slots.len() / 4);
+        if self.places.len() > 64 && self.len < self.places.len() / 8 {
+            self.resize(self.places.len() / 4);
         }
     }
 
     /// Removes the key at this place, and moves keys behind it closer to their homes.
     pub(crate) fn remove(&mut self, at: usize) {
-        let places = self.slots.len();
+        let places = self.places.len();
         let mut free = at;
         let mut next = self.after(at);
-        while let Some(slot) = &self.slots[next] {
+        while let Some(entry) = &self.places[next] {
             // The distances of the key from its home and from the free place, with wrap-around.
-            let from_home = (next + places - self.home(&slot.digest)) % places;
+            let from_home = (next + places - self.home(&entry.digest)) % places;
             let from_free = (next + places - free) % places;
             if from_home >= from_free {
-                self.slots[free] = self.slots[next].take();
+                self.places[free] = self.places[next].take();
                 free = next;
             }
             next = self.after(next);
         }
-        self.slots[free] = None;
+        self.places[free] = None;
         self.len -= 1;
     }
 
     fn find_victim(&mut self, now: Timestamp, keep: impl Fn(&Digest) -> bool) -> Option<usize> {
         let mut best: Option<(u64, usize)> = None;
         let mut seen = 0;
-        for _ in 0..EVICTION_REACH.min(self.slots.len()) {
+        for _ in 0..EVICTION_REACH.min(self.places.len()) {
             self.hand = self.after(self.hand);
-            let Some(slot) = &self.slots[self.hand] else { continue };
-            if keep(&slot.digest) {
+            let Some(entry) = &self.places[self.hand] else { continue };
+            if keep(&entry.digest) {
                 continue;
             }
-            if slot.expiry.is_over(now) {
+            if entry.expiry.is_over(now) {
                 return Some(self.hand);
             }
-            if slot.expiry.pinned() {
+            if entry.expiry.pinned() {
                 continue;
             }
-            best = Some(best.map_or((slot.expiry.0, self.hand), |best| best.min((slot.expiry.0, self.hand))));
+            best =
+                Some(best.map_or((entry.expiry.0, self.hand), |best| best.min((entry.expiry.0, self.hand))));
             seen += 1;
             if seen == EVICTION_SAMPLE {
                 break;
@@ -261,23 +262,23 @@ impl<V> Table<V> {
 
     fn resize(&mut self, places: usize) {
         let places = places.max(places_for(self.len));
-        let mut slots = Vec::new();
-        slots.reserve_exact(places);
-        slots.resize_with(places, || None);
+        let mut entries = Vec::new();
+        entries.reserve_exact(places);
+        entries.resize_with(places, || None);
         self.hand = 0;
-        for slot in std::mem::replace(&mut self.slots, slots).into_iter().flatten() {
-            let mut at = self.home(&slot.digest);
-            while self.slots[at].is_some() {
+        for entry in std::mem::replace(&mut self.places, entries).into_iter().flatten() {
+            let mut at = self.home(&entry.digest);
+            while self.places[at].is_some() {
                 at = self.after(at);
             }
-            self.slots[at] = Some(slot);
+            self.places[at] = Some(entry);
         }
     }
 
     /// The home of a key: its hash as a fraction of the table, so that the table may have any size.
     #[inline]
     fn home(&self, digest: &Digest) -> usize {
-        let places = self.slots.len() as u128;
+        let places = self.places.len() as u128;
         #[expect(clippy::cast_possible_truncation, reason = "a fraction of a usize")]
         let at = ((u128::from(digest.home()) * places) >> 64) as usize;
         at
@@ -285,7 +286,7 @@ impl<V> Table<V> {
 
     #[inline]
     fn after(&self, at: usize) -> usize {
-        if at + 1 < self.slots.len() { at + 1 } else { 0 }
+        if at + 1 < self.places.len() { at + 1 } else { 0 }
     }
 }
 
@@ -295,13 +296,13 @@ fn places_for(keys: usize) -> usize {
 }
 
 impl<V> TableEntry<V> {
-    /// Sets a new expiry. The slot stays pinned unless `unpin`.
+    /// Sets a new expiry. The entry stays pinned unless `unpin`.
     #[inline]
     pub(crate) fn renew(&mut self, expires: Timestamp, unpin: bool) {
         self.expiry = Expiry::new(expires, self.expiry.pinned() && !unpin);
     }
 
-    /// Protects the slot from eviction until it expires.
+    /// Protects the entry from eviction until it expires.
     pub(crate) fn pin(&mut self) {
         self.expiry.0 |= 1;
     }
@@ -347,7 +348,7 @@ mod tests {
         for (n, digest) in all.iter().enumerate() {
             assert_eq!(table.find(digest).is_some(), n % 2 == 1, "{n}");
         }
-        assert_eq!(table.slots.capacity(), 1_251, "growth ends exactly at the cap");
+        assert_eq!(table.places.capacity(), 1_251, "growth ends exactly at the cap");
     }
 
     #[test]
@@ -360,7 +361,7 @@ mod tests {
         }
         for digest in [&all[0], &all[2]] {
             let at = table.find(digest).unwrap();
-            table.slot(at).pin();
+            table.entry(at).pin();
         }
         assert!(!table.make_room(1, NOW, |digest| *digest == all[1]), "a key to keep is not evicted");
         assert!(table.make_room(1, NOW, |_| false));
@@ -385,6 +386,6 @@ mod tests {
             table.sweep(idle);
         }
         assert_eq!(table.len(), 0);
-        assert!(table.slots.capacity() <= 64);
+        assert!(table.places.capacity() <= 64);
     }
 }

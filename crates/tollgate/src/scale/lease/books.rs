@@ -58,13 +58,13 @@ impl Books {
         let (mut table, digest, now) = self.accounts.enter(check.policy, check.key);
         table.sweep(now);
         let at = table.find(&digest)?;
-        table.slot(at).value.spend(check.policy, check.cost, now)
+        table.entry(at).value.spend(check.policy, check.cost, now)
     }
 
     pub(super) fn unspend(&self, check: &Check<'_>, spent: &Spent) {
         let (mut table, digest, _) = self.accounts.enter(check.policy, check.key);
         if let Some(at) = table.find(&digest) {
-            table.slot(at).value.unspend(spent, check.cost);
+            table.entry(at).value.unspend(spent, check.cost);
         }
     }
 
@@ -80,7 +80,7 @@ impl Books {
         let (mut table, digest, now) = self.accounts.enter(check.policy, check.key);
         table.sweep(now);
         let at = table.find(&digest);
-        let spent = at.and_then(|at| table.slot(at).value.spend(check.policy, check.cost, now));
+        let spent = at.and_then(|at| table.entry(at).value.spend(check.policy, check.cost, now));
         spent.ok_or_else(|| self.ask_in(&mut table, digest, now, check.cost))
     }
 
@@ -88,9 +88,9 @@ impl Books {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let expires = now.saturating_add(self.lease.life * REMEMBERED_LIVES);
         if let Some(at) = table.find(&digest) {
-            let slot = table.slot(at);
-            slot.renew(expires, false);
-            return slot.value.ask(cost, now, self.lease.life);
+            let entry = table.entry(at);
+            entry.renew(expires, false);
+            return entry.value.ask(cost, now, self.lease.life);
         }
         // Keys that hold units are pinned: those would be lost.
         if table.make_room(1, now, |_| false) {
@@ -103,10 +103,10 @@ impl Books {
     pub(super) fn fetch(&self, policy: &Policy, key: &Key, left: Option<u64>) -> Option<Fetch> {
         let (mut table, digest, now) = self.accounts.enter(policy, key);
         let at = table.find(&digest)?;
-        let slot = table.slot(at);
-        let fetch = slot.value.fetch(policy, key, left, now, &self.lease)?;
-        slot.renew(now.saturating_add(self.lease.life * REMEMBERED_LIVES), false);
-        slot.pin();
+        let entry = table.entry(at);
+        let fetch = entry.value.fetch(policy, key, left, now, &self.lease)?;
+        entry.renew(now.saturating_add(self.lease.life * REMEMBERED_LIVES), false);
+        entry.pin();
         self.fetches.fetch_add(1, Ordering::Relaxed);
         Some(fetch)
     }
@@ -114,7 +114,7 @@ impl Books {
     pub(super) fn granted(&self, fetch: &Fetch, granted: &Granted) {
         let (mut table, digest, _) = self.accounts.enter(&fetch.policy, &fetch.key);
         let Some(at) = table.find(&digest) else { return };
-        if table.slot(at).value.granted(fetch.sent, granted, self.lease.life) {
+        if table.entry(at).value.granted(fetch.sent, granted, self.lease.life) {
             drop(table);
             let units = if fetch.policy.charges_nothing() { 0 } else { granted.units };
             self.fetched_units.fetch_add(u64::from(units), Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl Books {
     pub(super) fn not_granted(&self, fetch: &Fetch, left: u64) {
         let (mut table, digest, now) = self.accounts.enter(&fetch.policy, &fetch.key);
         if let Some(at) = table.find(&digest) {
-            table.slot(at).value.not_granted(fetch.sent, left, now, self.lease.life);
+            table.entry(at).value.not_granted(fetch.sent, left, now, self.lease.life);
         }
     }
 
@@ -144,7 +144,7 @@ impl Books {
     pub(super) fn forget(&self, policy: &Policy, key: &Key) {
         let (mut table, digest, _) = self.accounts.enter(policy, key);
         if let Some(at) = table.find(&digest) {
-            table.slot(at).value.forget();
+            table.entry(at).value.forget();
         }
         drop(table);
         self.agenda.forget(&digest);
@@ -159,7 +159,7 @@ impl Books {
         while let Some(digest) = self.agenda.next_ended(by) {
             let mut table = self.accounts.lock(self.accounts.shard_of(&digest));
             if let Some(at) = table.find(&digest) {
-                table.slot(at).value.end(by, now, &mut unspent);
+                table.entry(at).value.end(by, now, &mut unspent);
             }
         }
         let units = unspent.iter().map(|unspent| u64::from(unspent.units)).sum();
@@ -193,20 +193,20 @@ impl Books {
     pub(super) fn held(&self, policy: &Policy, key: &Key) -> Option<HeldLease> {
         let (mut table, digest, now) = self.accounts.enter(policy, key);
         let at = table.find(&digest)?;
-        let (units, ends) = table.slot(at).value.held(now)?;
+        let (units, ends) = table.entry(at).value.held(now)?;
         Some(HeldLease { units: units.into(), ends_in: ends.saturating_since(now) })
     }
 
     /// Whether units are held for a check, or on their way.
     pub(super) fn is_leased(&self, check: &Check<'_>) -> bool {
         let (mut table, digest, _) = self.accounts.enter(check.policy, check.key);
-        table.find(&digest).is_some_and(|at| table.slot(at).value.is_leased())
+        table.find(&digest).is_some_and(|at| table.entry(at).value.is_leased())
     }
 
     /// Units that a check of this policy and key could spend now.
     pub(super) fn spendable(&self, policy: &Policy, key: &Key) -> u32 {
         let (mut table, digest, now) = self.accounts.enter(policy, key);
-        table.find(&digest).map_or(0, |at| table.slot(at).value.spendable(policy, now))
+        table.find(&digest).map_or(0, |at| table.entry(at).value.spendable(policy, now))
     }
 
     pub(super) fn stats(&self) -> LeaseStats {

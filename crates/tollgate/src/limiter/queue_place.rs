@@ -1,4 +1,4 @@
-//! The slot of a delayed request in the queue of a leaky bucket.
+//! The place of a delayed request in the queue of a leaky bucket.
 
 use tollgate_core::Store;
 
@@ -8,16 +8,16 @@ use crate::ending::Home;
 
 /// The charge of a delayed request. Refunded if this is dropped before the request passes, because
 /// the caller has left.
-pub(crate) struct QueueSlot<S: Store> {
+pub(crate) struct QueuePlace<S: Store> {
     store: S,
     /// `None` once the request has passed.
     permit: Option<Permit>,
     home: Home,
 }
 
-impl<S: Store> QueueSlot<S> {
-    pub(crate) fn new(decider: &Decider<S>, permit: Permit) -> QueueSlot<S> {
-        QueueSlot { store: decider.store.clone(), permit: Some(permit), home: Home::here() }
+impl<S: Store> QueuePlace<S> {
+    pub(crate) fn new(decider: &Decider<S>, permit: Permit) -> QueuePlace<S> {
+        QueuePlace { store: decider.store.clone(), permit: Some(permit), home: Home::here() }
     }
 
     /// Keeps the charge, because the request passes.
@@ -26,7 +26,7 @@ impl<S: Store> QueueSlot<S> {
     }
 }
 
-impl<S: Store> Drop for QueueSlot<S> {
+impl<S: Store> Drop for QueuePlace<S> {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
         self.home.end(|| permit.start_refund(&self.store));
