@@ -36,9 +36,10 @@
 //!
 //! # How a file is watched
 //!
-//! A thread reads the file four times a second and compares its content. So it does not matter how
-//! the file changes: written in place, replaced by `mv`, by a link that is moved as in a ConfigMap
-//! of Kubernetes, or on a file system that reports no changes.
+//! A thread opens the file four times a second, and compares its content if its length, its time of
+//! change or its identity are others. So it does not matter how the file changes: written in place,
+//! replaced by `mv`, by a link that is moved as in a ConfigMap of Kubernetes, or on a file system
+//! that reports no changes.
 //!
 //! - A content counts when two readings in a row find it. **A writer that stops midway for longer
 //!   than that shows half a file.** If half a file may be valid, write another file and rename it.
@@ -49,6 +50,7 @@
 //!   `metrics` there are the [gauges](crate::guide::watching#metrics) `tollgate_rules_version` and
 //!   `tollgate_rules_error`, with the path as the label `file`.
 
+mod file_mark;
 mod watcher;
 
 use std::error::Error;
@@ -154,12 +156,22 @@ pub fn read_file(path: &Path) -> Result<String, WatchError> {
 
 /// The content of a file.
 fn read(path: &Path) -> Result<String, String> {
-    let cannot = |error: io::Error| format!("cannot be read: {error}");
+    text_of(open(path)?)
+}
+
+fn open(path: &Path) -> Result<File, String> {
     // To open a pipe may block for ever.
     if !fs::metadata(path).map_err(cannot)?.is_file() {
         return Err("cannot be read: it is not a regular file".to_owned());
     }
-    let file = File::open(path).map_err(cannot)?;
+    File::open(path).map_err(cannot)
+}
+
+fn cannot(error: io::Error) -> String {
+    format!("cannot be read: {error}")
+}
+
+fn text_of(file: File) -> Result<String, String> {
     let mut bytes = Vec::new();
     file.take(WatchedFile::MOST_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > WatchedFile::MOST_BYTES {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tollgate_core::{Clock, Store, Timestamp};
 
-use super::{WatchedFile, read};
+use super::file_mark::FileMark;
+use super::{WatchedFile, cannot, open, text_of};
 use crate::layer::RateLimitLayer;
 use crate::never_fails::NeverFails;
 #[cfg(feature = "metrics")]
@@ -54,25 +55,16 @@ struct Follower<S> {
     applied: String,
     /// What the latest reading has found.
     latest: Content,
+    /// That of the file when two readings had found the same. While it stays, nothing is read.
+    mark: Option<FileMark>,
     #[cfg(feature = "metrics")]
     gauges: Arc<FileGauges>,
 }
 
 impl Watcher {
     pub(super) fn start<S: Store<Error: NeverFails>>(file: WatchedFile, layer: RateLimitLayer<S>) -> Watcher {
-        let status = WatchStatus { version: layer.version(), since: Clock::system().now(), error: None };
-        let shared = Arc::new(SharedStatus { status: Mutex::new(status), is_over: Mutex::new(false) });
-        let (seen, watched) = (Ok(file.text.clone()), Arc::clone(&shared));
-        let mut follower = Follower {
-            #[cfg(feature = "metrics")]
-            gauges: FileGauges::new(&file.path.display().to_string()),
-            applied: file.text.clone(),
-            file,
-            layer,
-            shared: watched,
-            latest: seen.clone(),
-            seen,
-        };
+        let mut follower = Follower::new(file, layer);
+        let shared = Arc::clone(&follower.shared);
         let (stop, stopped) = sync_channel(0);
         follower.show();
         let follow = move || {
@@ -116,9 +108,36 @@ impl WatchStatus {
 }
 
 impl<S: Store<Error: NeverFails>> Follower<S> {
-    /// Reads the file, and uses its content if the reading before has found the same.
-    fn look(&mut self) {
-        let found = read(&self.file.path);
+    fn new(file: WatchedFile, layer: RateLimitLayer<S>) -> Follower<S> {
+        let status = WatchStatus { version: layer.version(), since: Clock::system().now(), error: None };
+        let shared = SharedStatus { status: Mutex::new(status), is_over: Mutex::new(false) };
+        let seen = Ok(file.text.clone());
+        Follower {
+            #[cfg(feature = "metrics")]
+            gauges: FileGauges::new(&file.path.display().to_string()),
+            applied: file.text.clone(),
+            file,
+            layer,
+            shared: Arc::new(shared),
+            latest: seen.clone(),
+            seen,
+            mark: None,
+        }
+    }
+
+    /// Reads the file if it may have changed, and uses its content if the reading before has found
+    /// the same. Returns whether it was read.
+    fn look(&mut self) -> bool {
+        let opened = open(&self.file.path).and_then(|file| {
+            // Of the opened file: on a network, opening it asks for its present state.
+            let noted = file.metadata().map_err(cannot)?;
+            Ok((file, FileMark::of(&noted, Clock::system().now())))
+        });
+        let (found, mark) = match opened {
+            Ok((_, Some(mark))) if self.mark.as_ref() == Some(&mark) => return false,
+            Ok((file, mark)) => (text_of(file), mark),
+            Err(reason) => (Err(reason), None),
+        };
         if found == self.latest && found != self.seen {
             self.seen = found.clone();
             if found.as_ref() == Ok(&self.applied) && self.applies() {
@@ -130,6 +149,8 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
             }
         }
         self.latest = found;
+        self.mark = mark.filter(|_| self.latest == self.seen);
+        true
     }
 
     /// Whether the layer has the rules that the file gave it last.
@@ -198,6 +219,28 @@ mod tests {
     use crate::extract::global;
     use crate::rule::PolicyExt;
     use tollgate_core::{Policy, Quota};
+
+    #[test]
+    fn a_file_is_read_again_once_it_has_changed() {
+        let path = std::env::temp_dir().join(format!("tollgate-read-{}", std::process::id()));
+        std::fs::write(&path, "100").unwrap();
+        let rule = |limit: u64| Policy::new("api", Quota::per_minute(limit)).by(global());
+        let parse = move |text: &str| text.parse().map(rule).map_err(|_| "no number");
+        let file = WatchedFile::open(&path, parse).unwrap();
+        let layer = RateLimitLayer::try_new(file.rules()).unwrap();
+        let mut follower = Follower::new(file, layer.clone());
+        let mut settle = || {
+            while follower.look() {
+                thread::sleep(PAUSE);
+            }
+        };
+        settle();
+        // As long as before.
+        std::fs::write(&path, "200").unwrap();
+        settle();
+        assert_eq!((layer.version(), layer.limiter().policies().next().unwrap().quota().limit()), (2, 200));
+        std::fs::remove_file(&path).unwrap();
+    }
 
     /// Such as that of a health check.
     #[test]
