@@ -41,6 +41,7 @@ fn a_key_that_callers_invent_needs_a_rule_for_the_same_requests() {
         ("", &["path = \"/*\""][..], false),
         ("path = \"/a\"", &["path = \"/a\""], true),
         ("path = \"/a\"", &["path = \"/*\""], true),
+        ("path = \"/a\"", &["path = \"/a\", method = \"PUT\"", "path = \"/a\""], true),
         ("path = \"/a/*\"", &["path = \"/a/b\""], false),
         ("path = \"/a/*\"", &["path = \"/a/*\""], true),
         ("path = \"/a*\"", &["path = \"/a/*\""], false),
