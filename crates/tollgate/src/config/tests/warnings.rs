@@ -46,6 +46,7 @@ fn a_key_that_callers_invent_needs_a_rule_for_the_same_requests() {
         ("path = \"/a/*\"", &["path = \"/a/*\""], true),
         ("path = \"/a*\"", &["path = \"/a/*\""], false),
         ("path = [\"/a\", \"/b\"]", &["path = \"/a\""], false),
+        ("path = [\"/a\", \"/b\"]", &["path = [\"/a\", \"/x*\"]"], false),
         ("path = [\"/a\", \"/b\"]", &["path = [\"/b\", \"/a*\"]"], true),
         ("method = \"POST\"", &["method = \"GET\""], false),
         ("method = \"HEAD\"", &["method = \"GET\""], true),
