@@ -31,7 +31,7 @@ const LEASE: Duration = Duration::from_secs(15);
 thread_local! {
     /// The time of a schedule, all of whose threads run on one thread. It stands still unless a
     /// thread moves it.
-    static NOW: Cell<Instant> = Cell::new(Instant::now());
+    static NOW: Cell<Instant> = Cell::new(crate::time::timer_now());
 }
 
 /// That of the slots.

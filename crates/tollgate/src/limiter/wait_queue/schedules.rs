@@ -29,7 +29,7 @@ type Caller = Waiter<()>;
 thread_local! {
     /// The time of a schedule, all of whose threads run on one thread. It stands still unless a
     /// caller moves it.
-    static NOW: Cell<Instant> = Cell::new(Instant::now());
+    static NOW: Cell<Instant> = Cell::new(crate::time::timer_now());
 }
 
 /// That of the queues.
