@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use redis::{Client, Connection, cmd};
-use tollgate_test_servers::{self, Server};
+use tollgate_test_servers::Server;
 
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
@@ -29,10 +29,10 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn start(kind: Kind) -> Result<Host, Failure> {
         let server = Server::start(match kind {
-            Kind::Installed => servers::Kind::Installed,
-            Kind::Redis6_2 => servers::Kind::Redis6_2,
-            Kind::Redis8_2 => servers::Kind::Redis8_2,
-            Kind::Valkey9_1 => servers::Kind::Valkey9_1,
+            Kind::Installed => tollgate_test_servers::Kind::Installed,
+            Kind::Redis6_2 => tollgate_test_servers::Kind::Redis6_2,
+            Kind::Redis8_2 => tollgate_test_servers::Kind::Redis8_2,
+            Kind::Valkey9_1 => tollgate_test_servers::Kind::Valkey9_1,
         })?;
         let host = Host::at(&server.url())?;
         Ok(Host { started: Some(server), ..host })
