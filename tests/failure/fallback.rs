@@ -204,7 +204,7 @@ fn a_share_below_one_unit_is_refused_at_construction() {
         Policy::new("p", Quota::per_minute(20)).with_algorithm(queue),
     ] {
         let rules = || [per_user("fine", 3), policy.clone().by(global())];
-        let error = SetupError::Unsupported(Box::new(policy.clone()), PolicyError::ShareOfNothing);
+        let error = SetupError::Unsupported(policy.clone(), PolicyError::ShareOfNothing);
         assert_eq!(RateLimitLayer::new(rules()).try_store(store()).unwrap_err(), error);
         assert_eq!(RequestLimiter::new(rules()).try_store(store().boxed()).unwrap_err(), error);
         let outer = store().timeout(TIMEOUT).circuit_breaker(Default::default());

@@ -141,7 +141,7 @@ async fn debt_without_room_is_forgiven_and_newcomers_do_not_wait_for_it() {
     for algorithm in EVERY_ALGORITHM {
         let (store, used_up) = (full_but(0, &clock()), full_but(0, &clock()));
         let policy = a_minute("tokens", algorithm, 5);
-        let owes = policy.with_debt().is_some();
+        let owes = policy.numbers().with_debt().is_some();
         let (stream, newcomer) = (Key::from("stream"), Key::from("newcomer"));
         let stamp = acquire(&store, &policy, &stream, 1).each()[0].stamp();
         let charged = if owes { 5 } else { 1 };

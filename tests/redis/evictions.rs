@@ -63,7 +63,7 @@ impl Run {
     }
 
     async fn block_all(&self) {
-        let start = self.block.with_debt().unwrap();
+        let start = self.block.numbers().with_debt().unwrap();
         for key in 0..BLOCKED {
             assert!(
                 try_acquire(&self.store, &start, &format!("blocked {key}"), 1).await.unwrap().is_granted()

@@ -90,7 +90,7 @@ async fn prepare(server: &Server) {
 
     let mut blocked = Caller::new(server, "api", 100, Algorithm::Gcra).await;
     let block = blocked.policy.clone().block_after(1, Duration::from_secs(900)).block();
-    blocked.policy = block.and_then(|block| block.with_debt()).expect("a block");
+    blocked.policy = block.and_then(|block| block.numbers().with_debt()).expect("a block");
     blocked.charge(0, 1).await;
 
     let sliding = Caller::new(server, "api", 100, Algorithm::SlidingWindow).await;

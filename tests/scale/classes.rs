@@ -99,7 +99,7 @@ impl<S: Store + Clone> Fleet<S> {
 
     async fn ask(&mut self, process: usize, class: usize, cost: u64) -> bool {
         let policy = &self.classes[class];
-        let floor = policy.headroom();
+        let floor = policy.numbers().headroom();
         let is_granted = ask(&self.processes[process], policy, cost).await;
         let stranded = self.most * self.processes.len() as u64;
         let left = self.limit - self.granted;
@@ -164,7 +164,7 @@ impl<S: Store + Clone> Fleet<S> {
         self.end_leases().await;
         // Alone, each class gets exactly what it need not leave to others.
         for class in [2, 1] {
-            let due = (self.limit - self.granted).saturating_sub(self.classes[class].headroom());
+            let due = (self.limit - self.granted).saturating_sub(self.classes[class].numbers().headroom());
             for n in 0..=due {
                 let process = any(random, self.processes.len());
                 assert_eq!(self.ask(process, class, 1).await, n < due, "{n} of {due}");

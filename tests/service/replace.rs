@@ -110,7 +110,7 @@ async fn an_invalid_set_changes_nothing() {
     let twice = layer.replace([per_user("api", 2), per_user("api", 3)]);
     assert_eq!(twice.unwrap_err(), SetupError::PolicyTwice("api".to_owned()));
     let unsupported = layer.replace([per_user("api", 9), per_user("one", 1)]).unwrap_err();
-    let policy = Box::new(per_minute("one", 1));
+    let policy = per_minute("one", 1);
     assert_eq!(unsupported, SetupError::Unsupported(policy, PolicyError::ShareOfNothing));
     assert_eq!(layer.version(), 1);
     assert_eq!(layer.limiter().policies().next().unwrap().quota(), Quota::per_minute(2));

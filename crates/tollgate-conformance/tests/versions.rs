@@ -64,7 +64,7 @@ impl Play {
 
     /// Whether all have a place in the record.
     fn has_places(&self) -> bool {
-        let name = |policy: &Policy| (policy.quota().limit(), policy.version_burst());
+        let name = |policy: &Policy| (policy.quota().limit(), policy.numbers().version_burst());
         self.versions.iter().map(name).collect::<HashSet<_>>().len() <= 4
     }
 
@@ -100,7 +100,7 @@ impl Play {
     /// A version waits for its own units alone, and those that a class leaves to others, and passes
     /// at the end of its wait.
     fn check_wait(&self, policy: &Policy, cost: u64, wait: Duration, times: Times) {
-        let units = u128::from(cost + policy.headroom());
+        let units = u128::from(cost + policy.numbers().headroom());
         let own = (units * policy.quota().window().as_micros()).div_ceil(policy.quota().limit().into());
         assert!(self.is_ahead || wait.as_micros() <= own, "{wait:?} for {cost} units of {policy:?}");
         if times.max() > 0 && self.has_places() {
@@ -115,7 +115,7 @@ impl Play {
         if self.is_ahead {
             return;
         }
-        let bursts: u64 = self.versions.iter().map(Policy::version_burst).sum();
+        let bursts: u64 = self.versions.iter().map(|version| version.numbers().version_burst()).sum();
         let fastest = self.versions.iter().map(|policy| policy.quota().limit()).max().unwrap_or(0);
         let refilled = i128::from(fastest) * i128::from(self.now - self.start);
         let most = i128::from(bursts) * self.window() + refilled;
@@ -136,7 +136,7 @@ impl Play {
         let policy = self.versions[version].clone();
         let back = if random.below(2) == 0 { units } else { random.magnitude(0, units) };
         let limit = i128::from(policy.quota().limit());
-        let fraction = i128::from(stamp.fraction()) * limit / i128::from(policy.parts());
+        let fraction = i128::from(stamp.fraction()) * limit / i128::from(policy.numbers().parts());
         let owed = (i128::from(stamp.micros()) - i128::from(self.now)) * limit + fraction;
         self.net -= owed.clamp(0, i128::from(back) * self.window());
         let now = Timestamp::from_micros(self.now);
@@ -146,7 +146,9 @@ impl Play {
 
     fn settle(&mut self, version: usize, units: u64) {
         let policy = self.versions[version].clone();
-        let (Some(twice), now) = (policy.with_debt(), Timestamp::from_micros(self.now)) else { return };
+        let (Some(twice), now) = (policy.numbers().with_debt(), Timestamp::from_micros(self.now)) else {
+            return;
+        };
         let look = self.state.look(&twice, now);
         let charged = look.room.min(units);
         if charged == 0 {

@@ -20,7 +20,7 @@ mod usage;
 
 pub use key::{Key, counted_address};
 pub use policy::share::{Share, ShareError};
-pub use policy::{Algorithm, Boundaries, Policy, PolicyError};
+pub use policy::{Algorithm, Boundaries, Policy, PolicyError, PolicyNumbers};
 pub use quota::{Quota, QuotaError};
 pub use store::boxed::BoxStore;
 pub use store::check::{Check, Grant, OwnedCheck, Times};

@@ -175,7 +175,7 @@ impl PolicySet {
     /// Checks whether a store can enforce all policies, including those of tiers.
     pub(crate) fn supported_by(&self, store: &impl Store) -> Result<(), SetupError> {
         self.policies.iter().try_for_each(|policy| {
-            let unsupported = |error| SetupError::Unsupported(Box::new(policy.clone()), error);
+            let unsupported = |error| SetupError::Unsupported(policy.clone(), error);
             store.supports(policy).map_err(unsupported)
         })
     }
@@ -232,7 +232,9 @@ impl PolicySet {
         self.numbered(self.named(&ask.policy)).name().hash(&mut hasher);
         match &ask.policy {
             PolicyRef::Numbered(number) => self.variants[*number].hash(&mut hasher),
-            PolicyRef::Made(made) => (made.policy.quota(), made.policy.headroom()).hash(&mut hasher),
+            PolicyRef::Made(made) => {
+                (made.policy.quota(), made.policy.numbers().headroom()).hash(&mut hasher);
+            }
         }
         // Enough to tell rules apart, also on 32 bits.
         (hasher.finish() >> 32) as usize

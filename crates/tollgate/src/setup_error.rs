@@ -38,7 +38,7 @@ pub enum SetupError {
     PolicyTwice(String),
     /// The store cannot enforce this policy. The policy of a tier has the name of its rule and the
     /// quota of the tier.
-    Unsupported(Box<Policy>, PolicyError),
+    Unsupported(Policy, PolicyError),
     /// A rule has an empty list of tiers.
     NoTiers,
     /// A tier's name is empty.

@@ -188,7 +188,7 @@ impl Run {
     /// Charges as a store does: what fits under twice the capacity.
     fn charge_beyond(&mut self, units: u64) {
         let should = self.oracle.as_mut().map(|oracle| oracle.charge_beyond(&self.policy, self.now, units));
-        let Some(policy) = self.policy.with_debt() else {
+        let Some(policy) = self.policy.numbers().with_debt() else {
             let charged = should.map_or(0, |due| due.charged);
             return assert_eq!(charged, 0, "no debt: {}", self.at);
         };
@@ -256,7 +256,7 @@ impl Run {
 
     fn note_version(&mut self) {
         let policy = &self.policy;
-        self.versions.insert((policy.quota().limit(), policy.version_burst()));
+        self.versions.insert((policy.quota().limit(), policy.numbers().version_burst()));
     }
 
     /// Checks that a retry passes exactly at `wait`, and not a microsecond before.

@@ -238,7 +238,7 @@ impl Terms {
             Algorithm::SlidingBuckets { buckets } => terms.buckets = i128::from(buckets),
             _ => {}
         }
-        terms.version = terms.burst + i128::from(policy.headroom());
+        terms.version = terms.burst + i128::from(policy.numbers().headroom());
         terms
     }
 
@@ -246,7 +246,7 @@ impl Terms {
     /// policy has no debt.
     fn with_debt(policy: &Policy) -> Option<(Terms, i128)> {
         let terms = Terms::of(policy);
-        let of_window = terms.limit + i128::from(policy.headroom());
+        let of_window = terms.limit + i128::from(policy.numbers().headroom());
         match policy.algorithm() {
             Algorithm::LeakyBucket { .. } => None,
             Algorithm::Gcra => {

@@ -112,7 +112,7 @@ fn most_of([a, b]: &[Policy; 2], is_bucket: bool, from: u64, to: u64) -> Option<
         return (to - from < WINDOW && (from / WINDOW == to / WINDOW || !is_fixed(a))).then_some(most);
     }
     // In units times the window, so that nothing is rounded before the end.
-    let capacity = |policy: &Policy| (policy.horizon().0 + 1) * limit(policy);
+    let capacity = |policy: &Policy| (policy.numbers().horizon().0 + 1) * limit(policy);
     let is_queue = matches!(a.algorithm(), Algorithm::LeakyBucket { .. });
     let capacities = match is_queue && limit(a) == limit(b) {
         true => capacity(a).max(capacity(b)),

@@ -235,8 +235,8 @@ impl Suite {
     /// Sets the random [histories](crate::history) of one key per algorithm that the oracle checks.
     /// They settle grants, refund in parts, look as other versions of the policy, and step the
     /// clock back. Those of token buckets have as many of several
-    /// [versions](tollgate_core::Policy::version_burst). Those of requests in flight renew slots.
-    /// The other algorithms share as many histories of three
+    /// [versions](tollgate_core::PolicyNumbers::version_burst). Those of requests in flight renew
+    /// slots. The other algorithms share as many histories of three
     /// [classes](tollgate_core::Policy::leaving). Default: 100. A store with leases runs only those
     /// of requests in flight.
     pub fn histories(self, histories: u32) -> Suite {

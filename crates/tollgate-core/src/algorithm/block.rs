@@ -40,7 +40,7 @@ impl Block {
     }
 
     pub(super) fn wait(&self, policy: &Policy, now: u64, units: u64) -> u64 {
-        let units = if policy.charges_nothing() { 1 } else { units };
+        let units = if policy.numbers().charges_nothing() { 1 } else { units };
         if units <= self.left(policy) { 0 } else { self.reset_after(now) }
     }
 
@@ -67,7 +67,7 @@ mod tests {
     /// The policy that starts a block of so many seconds.
     fn starts(seconds: u64) -> Policy {
         let policy = Policy::new("p", Quota::per_minute(5)).block_after(3, Duration::from_secs(seconds));
-        policy.block().and_then(|block| block.with_debt()).unwrap()
+        policy.block().and_then(|block| block.numbers().with_debt()).unwrap()
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::store::verdict::Stamp;
 
 /// TAT, in rational microseconds since the epoch. The epoch itself if the key has used nothing.
 ///
-/// The fraction is in [`Policy::parts`]. After a change of the limit it is read in the new parts,
-/// or as a whole microsecond if it is too large.
+/// The fraction is in [`PolicyNumbers::parts`](crate::PolicyNumbers::parts). After a change of the
+/// limit it is read in the new parts, or as a whole microsecond if it is too large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tat {
     us: u64,
@@ -36,7 +36,7 @@ impl Tat {
     /// The TAT as a policy reads it.
     #[inline]
     pub(super) fn at(&self, policy: &Policy) -> Exact {
-        if self.frac >= policy.interval.parts {
+        if self.frac >= policy.numbers().interval.parts {
             return Exact::from_us(self.us.saturating_add(1));
         }
         Exact { us: self.us, frac: self.frac }
@@ -52,11 +52,11 @@ impl Tat {
     /// A bucket used up, unless the version itself is in debt.
     #[cold]
     fn seen_beyond(&self, policy: &Policy, now: u64, at: Exact) -> Exact {
-        if !policy.has_versions() {
-            return after(now, policy.horizon);
+        if !policy.numbers().has_versions() {
+            return after(now, policy.numbers().horizon);
         }
-        let owes = self.is_own && at <= after(now, policy.most_owed());
-        if owes { at } else { after(now, policy.reach) }
+        let owes = self.is_own && at <= after(now, policy.numbers().most_owed());
+        if owes { at } else { after(now, policy.numbers().reach) }
     }
 
     /// Cuts a TAT beyond the reach that is of no version: the clock has stepped back.
@@ -70,10 +70,10 @@ impl Tat {
     /// Whether the TAT is that of another version, which it keeps in a record.
     pub(super) fn is_of_another_version(&self, policy: &Policy, now: u64) -> bool {
         let at = self.at(policy);
-        policy.has_versions()
+        policy.numbers().has_versions()
             && !self.is_own
             && is_beyond(policy, now, at)
-            && at.ceil() <= now.saturating_add(policy.furthest())
+            && at.ceil() <= now.saturating_add(policy.numbers().furthest())
     }
 
     /// Whether it is the TAT of the one who asks, who may then be in debt.
@@ -92,7 +92,7 @@ impl Tat {
         if owed > Exact::default() {
             let is_of_another = self.is_of_another_version(policy, now);
             let at = if is_of_another { self.at(policy) } else { self.seen(policy, now) };
-            self.set(policy.interval.saturating_sub(at, owed));
+            self.set(policy.numbers().interval.saturating_sub(at, owed));
         }
     }
 
@@ -110,32 +110,36 @@ fn after(now: u64, span: Exact) -> Exact {
 /// Whether a TAT lies further ahead than any charge of this version without debt could move it.
 #[inline]
 pub(super) fn is_beyond(policy: &Policy, now: u64, tat: Exact) -> bool {
-    tat > after(now, policy.reach)
+    tat > after(now, policy.numbers().reach)
 }
 
 /// How far TAT lies ahead of now: the time until the bucket is full.
 #[inline]
 pub(super) fn ahead(policy: &Policy, now: u64, tat: Exact) -> Exact {
-    policy.interval.saturating_sub(tat, Exact::from_us(now))
+    policy.numbers().interval.saturating_sub(tat, Exact::from_us(now))
 }
 
 /// TAT after a charge.
 #[inline]
 pub(super) fn charged(policy: &Policy, now: u64, tat: Exact, units: u64) -> Exact {
-    policy.interval.add(policy.interval.max(tat, Exact::from_us(now)), policy.interval.times(units))
+    policy
+        .numbers()
+        .interval
+        .add(policy.numbers().interval.max(tat, Exact::from_us(now)), policy.numbers().interval.times(units))
 }
 
 /// The wait for `units`, rounded up. Shared with the leaky bucket.
 pub(super) fn wait(policy: &Policy, now: u64, tat: Exact, units: u64) -> u64 {
-    let wanted = policy.interval.add(ahead(policy, now, tat), policy.interval.times(units));
-    policy.interval.saturating_sub(wanted, policy.horizon).ceil()
+    let wanted =
+        policy.numbers().interval.add(ahead(policy, now, tat), policy.numbers().interval.times(units));
+    policy.numbers().interval.saturating_sub(wanted, policy.numbers().horizon).ceil()
 }
 
 /// Units that conform without delay: those that fit between TAT and now + τ.
 #[inline]
 pub(super) fn remaining(policy: &Policy, now: u64, tat: Exact) -> u64 {
-    let left = policy.interval.saturating_sub(policy.tolerance, ahead(policy, now, tat));
-    policy.interval.whole_units_in(left)
+    let left = policy.numbers().interval.saturating_sub(policy.numbers().tolerance, ahead(policy, now, tat));
+    policy.numbers().interval.whole_units_in(left)
 }
 
 /// How much of a grant time has not refilled yet.
@@ -144,11 +148,11 @@ pub(super) fn remaining(policy: &Policy, now: u64, tat: Exact) -> u64 {
 /// refilled tokens again, and admit burst + cost at once. A stamp that is further ahead than any
 /// debt is from before the clock stepped back. What exceeds a bucket used up was forgiven then.
 pub(super) fn owed(policy: &Policy, now: u64, units: u64, stamp: Stamp) -> Exact {
-    let interval = policy.interval;
+    let interval = policy.numbers().interval;
     let owed = ahead(policy, now, end(policy, stamp));
-    let (most, used_up) = match policy.has_versions() {
-        true => (policy.most_owed(), policy.reach),
-        false => (policy.reach, policy.horizon),
+    let (most, used_up) = match policy.numbers().has_versions() {
+        true => (policy.numbers().most_owed(), policy.numbers().reach),
+        false => (policy.numbers().reach, policy.numbers().horizon),
     };
     let forgiven = if owed > most { interval.saturating_sub(owed, used_up) } else { Exact::default() };
     interval.saturating_sub(span(policy, units).min(owed), forgiven)
@@ -156,17 +160,22 @@ pub(super) fn owed(policy: &Policy, now: u64, units: u64, stamp: Stamp) -> Exact
 
 /// The end of a grant's debt after a refund of `units`.
 pub(super) fn stamp_after_refund(policy: &Policy, units: u64, stamp: Stamp) -> Stamp {
-    let Exact { us, frac } = policy.interval.saturating_sub(end(policy, stamp), span(policy, units));
+    let Exact { us, frac } =
+        policy.numbers().interval.saturating_sub(end(policy, stamp), span(policy, units));
     Stamp { us, frac }
 }
 
 /// After a change of the limit, a fraction that is too large is dropped: less debt refunds less.
 fn end(policy: &Policy, stamp: Stamp) -> Exact {
-    let frac = if stamp.frac < policy.interval.parts { stamp.frac } else { 0 };
+    let frac = if stamp.frac < policy.numbers().interval.parts { stamp.frac } else { 0 };
     Exact { us: stamp.us, frac }
 }
 
 /// If the burst was larger at the time of the grant, a horizon is refunded at most.
 fn span(policy: &Policy, units: u64) -> Exact {
-    if units > policy.largest_cost() { policy.horizon } else { policy.interval.times(units) }
+    if units > policy.largest_cost() {
+        policy.numbers().horizon
+    } else {
+        policy.numbers().interval.times(units)
+    }
 }

@@ -11,13 +11,14 @@ use crate::store::verdict::Stamp;
 
 /// The units that can be granted now, including those that would be delayed.
 pub(super) fn room(policy: &Policy, now: u64, tat: Exact) -> u64 {
-    let left = policy.interval.saturating_sub(policy.horizon, gcra::ahead(policy, now, tat));
-    policy.interval.whole_units_in(left).min(policy.largest_cost())
+    let left =
+        policy.numbers().interval.saturating_sub(policy.numbers().horizon, gcra::ahead(policy, now, tat));
+    policy.numbers().interval.whole_units_in(left).min(policy.largest_cost())
 }
 
 /// How long to delay the request that was just charged.
 pub(super) fn delay(policy: &Policy, now: u64, tat: Exact) -> u64 {
-    policy.interval.saturating_sub(gcra::ahead(policy, now, tat), policy.tolerance).ceil()
+    policy.numbers().interval.saturating_sub(gcra::ahead(policy, now, tat), policy.numbers().tolerance).ceil()
 }
 
 /// Only the latest reservation can be refunded: later ones already have their delay.

@@ -25,8 +25,8 @@
 //! A server that takes over from another may have an older clock. No algorithm then refills
 //! anything, and none blocks a caller for longer than its fullest state would. Usage with a future
 //! time counts as if it had happened now. For a token bucket it is that of another
-//! [version](Policy::version_burst). A leaky bucket refuses until the clock has caught up, or for
-//! 128 windows at most, since its queue may be that of another version.
+//! [version](crate::PolicyNumbers::version_burst). A leaky bucket refuses until the clock has
+//! caught up, or for 128 windows at most, since its queue may be that of another version.
 //!
 //! # Deciding
 //!
@@ -84,10 +84,11 @@ use versions::Record;
 /// The state of one (policy, key) pair.
 ///
 /// A state belongs to its policy, or to another of the same [scope](Policy::scope); keep states by
-/// scope. Limit and burst may change between two calls: see [`Policy::version_burst`]. So may the
-/// boundaries of a calendar, the lease of slots and the time of a block. Name, algorithm and other
-/// windows may not. A policy whose algorithm has another form of state treats the state as absent.
-/// `Gcra` and `LeakyBucket` have the same form, and so do both kinds of fixed windows.
+/// scope. Limit and burst may change between two calls: see
+/// [`PolicyNumbers::version_burst`](crate::PolicyNumbers::version_burst). So may the boundaries of
+/// a calendar, the lease of slots and the time of a block. Name, algorithm and other windows may
+/// not. A policy whose algorithm has another form of state treats the state as absent. `Gcra` and
+/// `LeakyBucket` have the same form, and so do both kinds of fixed windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State(Form);
 
@@ -176,7 +177,7 @@ impl State {
     ///
     /// | algorithm | numbers |
     /// |---|---|
-    /// | `Gcra`, `LeakyBucket` | TAT of the policy's [version](Policy::version_burst), and its fraction in [`Policy::parts`] |
+    /// | `Gcra`, `LeakyBucket` | TAT of the policy's [version](crate::PolicyNumbers::version_burst), and its fraction in [`PolicyNumbers::parts`](crate::PolicyNumbers::parts) |
     /// | `FixedWindow` | the start of the window, units used in it |
     /// | `CalendarWindow` | the end of the window, units used in it |
     /// | `Block` | the end of the block, or 0 |
@@ -230,7 +231,7 @@ impl State {
             Form::Log(log) => log.look(policy, now),
             Form::InFlight(held) => held.look(policy),
         };
-        let room = if policy.charges_nothing() && remaining > 0 { u64::MAX } else { remaining };
+        let room = if policy.numbers().charges_nothing() && remaining > 0 { u64::MAX } else { remaining };
         Look { remaining, room }
     }
 
@@ -238,7 +239,7 @@ impl State {
     #[inline]
     pub fn charge(&mut self, policy: &Policy, now: Timestamp, look: Look, units: u64) -> Charged {
         let now_us = now.as_micros();
-        let units = if policy.charges_nothing() { 0 } else { units.min(look.room) };
+        let units = if policy.numbers().charges_nothing() { 0 } else { units.min(look.room) };
         let mut delay = Duration::ZERO;
         // When the buckets of all versions are full, if there may be several.
         let mut last_us = None;
@@ -329,7 +330,8 @@ impl State {
     /// the cost fits as often as `times` asks at least.
     ///
     /// Unless `times` only looks, the request gives its version of a bucket an entry in the record
-    /// of the key, from which its wait counts: see [`Policy::version_burst`]. [`State::expires`]
+    /// of the key, from which its wait counts: see
+    /// [`PolicyNumbers::version_burst`](crate::PolicyNumbers::version_burst). [`State::expires`]
     /// may be later then.
     pub fn refuse(&mut self, policy: &Policy, now: Timestamp, look: Look, cost: u64, times: Times) -> Status {
         let wanted = cost.saturating_mul(times.min().max(1).into());
@@ -391,7 +393,7 @@ impl State {
     }
 
     /// Whether the state is a record of several versions of a policy, or of debt: see
-    /// [`Policy::version_burst`].
+    /// [`PolicyNumbers::version_burst`](crate::PolicyNumbers::version_burst).
     #[inline]
     pub fn is_record(&self) -> bool {
         matches!(self.0, Form::Record(_))

@@ -1,7 +1,8 @@
 //! The record of a bucket that several versions of a policy ask for: a TAT for each.
 //!
-//! [`Policy::version_burst`](crate::Policy::version_burst) says what a version is, and what its
-//! record guarantees. Each entry is that version's own bucket. Every unit is charged to all.
+//! [`PolicyNumbers::version_burst`](crate::PolicyNumbers::version_burst) says what a version is,
+//! and what its record guarantees. Each entry is that version's own bucket. Every unit is charged
+//! to all.
 
 use smallvec::SmallVec;
 
@@ -46,12 +47,12 @@ enum EntryPlace {
 
 impl VersionEntry {
     fn new(policy: &Policy, tat: Exact) -> VersionEntry {
-        let (limit, burst) = (policy.quota.limit, policy.version_burst);
-        VersionEntry { limit, burst, interval: policy.interval, tat }
+        let (limit, burst) = (policy.numbers().quota.limit, policy.numbers().version_burst);
+        VersionEntry { limit, burst, interval: policy.numbers().interval, tat }
     }
 
     fn is_of(&self, policy: &Policy) -> bool {
-        (self.limit, self.burst) == (policy.quota.limit, policy.version_burst)
+        (self.limit, self.burst) == (policy.numbers().quota.limit, policy.numbers().version_burst)
     }
 
     fn horizon(&self) -> Exact {
@@ -97,7 +98,7 @@ impl Record {
     /// Cuts what a clock that stepped back left too far ahead. Returns whether there was any.
     fn cut(&mut self, policy: &Policy, now: u64) -> bool {
         let former = self.open;
-        self.open = former.filter(|open| *open <= now.saturating_add(policy.furthest()));
+        self.open = former.filter(|open| *open <= now.saturating_add(policy.numbers().furthest()));
         let cut = self.entries.iter_mut().filter_map(|entry| entry.cut(now)).count();
         cut > 0 || self.open != former
     }
@@ -108,7 +109,7 @@ impl Record {
         let latest = self.latest();
         match &self.entries[..] {
             [only] if self.open.is_none() && only.tat <= only.used_up(now) => Some(Tat::new(only.tat)),
-            _ if latest <= now || !policy.has_versions() => Some(Tat::new(Exact::from_us(latest))),
+            _ if latest <= now || !policy.numbers().has_versions() => Some(Tat::new(Exact::from_us(latest))),
             _ => None,
         }
     }
@@ -133,7 +134,9 @@ impl Record {
         let full = || self.entries.iter().position(|entry| entry.tat.ceil() <= now);
         let free = if self.entries.len() < MOST_ENTRIES { Some(self.entries.len()) } else { full() };
         match free {
-            Some(at) if self.open.is_some_and(|open| open <= now + policy.reach.us) => EntryPlace::Open(at),
+            Some(at) if self.open.is_some_and(|open| open <= now + policy.numbers().reach.us) => {
+                EntryPlace::Open(at)
+            }
             Some(at) => EntryPlace::New(at),
             None => EntryPlace::Shared(self.shared(policy)),
         }
@@ -142,21 +145,21 @@ impl Record {
     /// The entry with the shortest horizon that is as long as the version's own, or the longest.
     fn shared(&self, policy: &Policy) -> usize {
         let horizons = || self.entries.iter().map(|entry| entry.horizon().us).enumerate();
-        let long_enough = horizons().filter(|(_, horizon)| *horizon >= policy.reach.us);
+        let long_enough = horizons().filter(|(_, horizon)| *horizon >= policy.numbers().reach.us);
         let shortest = long_enough.min_by_key(|(_, horizon)| *horizon);
         let longest = || horizons().rev().max_by_key(|(_, horizon)| *horizon);
         shortest.or_else(longest).map_or(0, |(at, _)| at)
     }
 
     fn tat(&self, place: EntryPlace, policy: &Policy, now: u64) -> Exact {
-        let used_up = policy.interval.add(Exact::from_us(now), policy.reach);
+        let used_up = policy.numbers().interval.add(Exact::from_us(now), policy.numbers().reach);
         match place {
             EntryPlace::Own(at) => self.entries[at].tat,
             EntryPlace::Open(_) => Exact::from_us(self.open.unwrap_or(0)),
             EntryPlace::New(_) => used_up,
             EntryPlace::Shared(at) => {
-                let room = self.entries[at].room(now).min(policy.version_burst);
-                policy.interval.saturating_sub(used_up, policy.interval.times(room))
+                let room = self.entries[at].room(now).min(policy.numbers().version_burst);
+                policy.numbers().interval.saturating_sub(used_up, policy.numbers().interval.times(room))
             }
         }
     }
@@ -179,7 +182,7 @@ impl Record {
             entry.charge(now, units);
         }
         record.open = record.open.filter(|_| !matches!(place, EntryPlace::Open(_)));
-        record.open = record.open.map(|open| open.max(now) + policy.interval.times(units).ceil());
+        record.open = record.open.map(|open| open.max(now) + policy.numbers().interval.times(units).ceil());
         match place {
             EntryPlace::Own(at) | EntryPlace::Open(at) | EntryPlace::New(at) => {
                 record.put(at, VersionEntry::new(policy, tat));
@@ -316,7 +319,7 @@ mod tests {
     #[test]
     fn debt_stands_in_the_entry_of_its_version() {
         let policy = version(600, 10);
-        let twice = policy.with_debt().unwrap();
+        let twice = policy.numbers().with_debt().unwrap();
         let mut state = State::new(&policy);
         assert!(ask(&mut state, &twice, NOW, 15));
         let wait = |state: &State| state.wait(&policy, Timestamp::from_micros(NOW), 1);

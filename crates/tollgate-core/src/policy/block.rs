@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::policy::{Algorithm, BlockAfter, Policy, PolicyError};
+use crate::policy::{Algorithm, BlockAfter, Policy, PolicyError, PolicyNumbers};
 use crate::quota::Quota;
 
 impl Policy {
@@ -39,24 +39,23 @@ impl Policy {
     /// # Errors
     /// [`PolicyError::InvalidBlock`] if there are no denials, or if the time is outside of 1 ms to
     /// 366 days.
-    pub fn try_block_after(mut self, denials: u32, time: Duration) -> Result<Policy, PolicyError> {
+    pub fn try_block_after(self, denials: u32, time: Duration) -> Result<Policy, PolicyError> {
         let invalid = PolicyError::InvalidBlock;
         let denials = NonZeroU32::new(denials).ok_or(invalid)?;
         let quota = Quota::try_new(1, time).map_err(|_| invalid)?;
-        self.block = Some(BlockAfter { denials, quota });
-        Ok(self)
+        Ok(self.with(|numbers| numbers.options.block = Some(BlockAfter { denials, quota })))
     }
 
     /// After how many denials of a key it is blocked: see [`Policy::block_after`].
     #[inline]
     pub fn denials_until_block(&self) -> Option<u32> {
-        self.block.map(|block| block.denials.get())
+        self.0.options.block.map(|block| block.denials.get())
     }
 
     /// The policy of [`Algorithm::Block`] that refuses blocked keys, if there is one: see
     /// [`Policy::block_after`]. Stores are asked about both. It has the name of this policy.
     pub fn block(&self) -> Option<Policy> {
-        let BlockAfter { quota, .. } = self.block?;
+        let BlockAfter { quota, .. } = self.0.options.block?;
         Policy::try_from_parts(self.name(), quota, Algorithm::Block).ok()
     }
 
@@ -65,12 +64,14 @@ impl Policy {
     pub fn is_block(&self) -> bool {
         self.algorithm() == Algorithm::Block
     }
+}
 
+impl PolicyNumbers {
     /// Whether it charges nothing for what it grants: a block, unless it is [with
-    /// debt](Policy::with_debt), by which it starts.
+    /// debt](PolicyNumbers::with_debt), by which it starts.
     #[inline]
     pub fn charges_nothing(&self) -> bool {
-        self.is_block() && self.capacity == 1
+        self.algorithm == Algorithm::Block && self.capacity == 1
     }
 }
 
@@ -105,7 +106,7 @@ mod tests {
             assert_eq!((look.remaining, look.room), (1, u64::MAX));
             assert_eq!(state.charge(&block, at(us), look, 5).status.remaining(), 1);
         }
-        let starts = block.with_debt().unwrap();
+        let starts = block.numbers().with_debt().unwrap();
         let look = state.look(&starts, at(us));
         state.charge(&starts, at(us), look, 1);
         assert_eq!(state.look(&block, at(us)).room, 0);

@@ -1,10 +1,12 @@
 //! Units that were used beyond what was granted.
 
+use std::sync::Arc;
+
 use crate::exact::{Exact, Interval};
-use crate::policy::{Algorithm, Policy};
+use crate::policy::{Algorithm, Policy, PolicyNumbers};
 use crate::quota::MAX_SPAN_US;
 
-impl Policy {
+impl PolicyNumbers {
     /// The same policy with twice the capacity: its quota, and as much debt. `None` for a leaky
     /// bucket, which has delayed later requests already, and for a bucket whose debt would take
     /// longer than 2^52 µs to pay. `None` for requests in flight too, whose slots come back.
@@ -23,32 +25,32 @@ impl Policy {
     /// use tollgate_core::{Policy, Quota};
     ///
     /// let tokens = Policy::new("tokens", Quota::per_minute(1_000));
-    /// let with_debt = tokens.with_debt().unwrap();
+    /// let with_debt = tokens.numbers().with_debt().unwrap();
     /// assert_eq!((with_debt.capacity(), with_debt.scope()), (2_000, tokens.scope()));
     /// let batch = tokens.leaving(900).unwrap();
-    /// assert_eq!((batch.capacity(), batch.with_debt()), (100, Some(with_debt)));
+    /// assert_eq!((batch.capacity(), batch.numbers().with_debt()), (100, Some(with_debt)));
     /// ```
     #[must_use]
     pub fn with_debt(&self) -> Option<Policy> {
         let capacity = self.capacity + self.headroom;
-        let mut policy = self.clone();
-        match self.algorithm() {
+        let mut with_debt = self.clone();
+        match self.algorithm {
             Algorithm::LeakyBucket { .. } | Algorithm::InFlight => return None,
             Algorithm::Gcra => {
-                policy.horizon = horizon_of_debt(self.interval, capacity)?;
-                policy.tolerance = policy.horizon;
-                policy.quota.burst = 2 * capacity;
+                with_debt.horizon = horizon_of_debt(self.interval, capacity)?;
+                with_debt.tolerance = with_debt.horizon;
+                with_debt.quota.burst = 2 * capacity;
             }
-            _ => policy.quota.limit = 2 * capacity,
+            _ => with_debt.quota.limit = 2 * capacity,
         }
-        policy.capacity = 2 * capacity;
-        policy.largest_cost = policy.capacity;
-        (policy.headroom, policy.most_debt) = (0, capacity);
-        Some(policy)
+        with_debt.capacity = 2 * capacity;
+        with_debt.largest_cost = with_debt.capacity;
+        (with_debt.headroom, with_debt.most_debt) = (0, capacity);
+        Some(Policy(Arc::new(with_debt)))
     }
 
     /// The most units of debt that the policy makes, for stores: the capacity without debt if it is
-    /// one [with debt](Policy::with_debt), and otherwise 0.
+    /// one [with debt](PolicyNumbers::with_debt), and otherwise 0.
     #[inline]
     pub fn most_debt(&self) -> u64 {
         self.most_debt
@@ -75,24 +77,28 @@ mod tests {
         let tokens = Policy::new("p", Quota::per_minute(60).burst(11));
         let class = tokens.leaving(4).unwrap();
         for class in [class.leaving(5).unwrap(), class] {
-            assert_eq!(class.with_debt(), tokens.with_debt());
+            assert_eq!(class.numbers().with_debt(), tokens.numbers().with_debt());
             let [class, tokens] = [&class, &tokens].map(|policy| policy.share(Share::new(1, 2)));
-            assert_eq!(class.map(|class| class.with_debt()), tokens.map(|tokens| tokens.with_debt()));
+            assert_eq!(
+                class.map(|class| class.numbers().with_debt()),
+                tokens.map(|tokens| tokens.numbers().with_debt())
+            );
         }
         for algorithm in [Algorithm::FIXED_WINDOW, Algorithm::SlidingWindow, Algorithm::SLIDING_LOG] {
             let window = Policy::new("p", Quota::per_minute(11)).with_algorithm(algorithm);
             let class = window.leaving(4).unwrap().leaving(5).unwrap();
-            assert_eq!(class.with_debt(), window.with_debt());
+            assert_eq!(class.numbers().with_debt(), window.numbers().with_debt());
             let [class, window] = [class, window].map(|policy| policy.share(Share::new(1, 2)).unwrap());
-            assert_eq!((class.capacity(), class.with_debt()), (1, window.with_debt()));
+            assert_eq!((class.capacity(), class.numbers().with_debt()), (1, window.numbers().with_debt()));
         }
     }
 
     #[test]
     fn a_policy_has_debt_up_to_one_more_capacity_if_it_can_be_paid() {
         let quota = Quota::per_minute(60);
-        let with_debt =
-            |policy: Policy| policy.with_debt().map(|policy| (policy.capacity(), policy.horizon().0));
+        let with_debt = |policy: Policy| {
+            policy.numbers().with_debt().map(|policy| (policy.capacity(), policy.numbers().horizon().0))
+        };
         assert_eq!(with_debt(Policy::new("p", quota.burst(10))), Some((20, 20_000_000)));
         assert_eq!(
             with_debt(Policy::new("p", quota).with_algorithm(Algorithm::SlidingWindow)),

@@ -55,9 +55,9 @@ impl Policy {
     #[track_caller]
     pub fn with_lease(self, lease: Duration) -> Policy {
         assert!(self.lease().is_some(), "policy {:?}: only requests in flight have a lease", self.name());
-        let quota = Quota::new(self.quota.limit(), lease);
-        match Policy::try_in_flight(self.name(), quota) {
-            Ok(policy) => policy.with_options_of(&self),
+        let quota = Quota::new(self.quota().limit(), lease);
+        match self.try_with_quota(quota) {
+            Ok(policy) => policy,
             Err(error) => panic!("policy {:?}: {error}", self.name()),
         }
     }
@@ -66,7 +66,7 @@ impl Policy {
     /// [`Policy::in_flight`].
     #[inline]
     pub fn lease(&self) -> Option<Duration> {
-        self.is_in_flight().then(|| self.quota.window())
+        self.is_in_flight().then(|| self.quota().window())
     }
 
     /// Whether its units come back when their requests end: [`Algorithm::InFlight`].

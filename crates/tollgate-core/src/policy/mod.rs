@@ -7,20 +7,21 @@ mod debt;
 mod error;
 mod headroom;
 mod in_flight;
+mod numbers;
 mod scope;
 pub(crate) mod share;
 mod versions;
 
 use std::hash::{DefaultHasher, Hasher};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::algorithm::Algorithm;
 pub use self::boundaries::Boundaries;
 pub use self::error::PolicyError;
+pub use self::numbers::PolicyNumbers;
+use self::numbers::{BlockAfter, PolicyScope, longest_wait};
 use self::scope::Scope;
-use crate::exact::{Exact, Interval, nearest_with_interval};
 use crate::quota::{MAX_SPAN_US, Quota};
 
 /// A named [`Quota`] with its [`Algorithm`].
@@ -38,42 +39,10 @@ use crate::quota::{MAX_SPAN_US, Quota};
 /// let wrong = burst.try_with_algorithm(Algorithm::SlidingWindow);
 /// assert_eq!(wrong, Err(PolicyError::BurstOnWindow));
 /// ```
+///
+/// Clones share what they are made of: a clone costs no memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// Begins with the name. Shared by the copies that stores and failure policies keep.
-    scope: Arc<str>,
-    name_length: u8,
-    scope_hash: u64,
-    pub(crate) quota: Quota,
-    algorithm: Algorithm,
-    pub(crate) interval: Interval,
-    /// GCRA's τ: the time to refill an empty bucket, burst × T.
-    pub(crate) tolerance: Exact,
-    /// How far TAT may lie ahead of now: the tolerance plus a leaky bucket's longest wait.
-    pub(crate) horizon: Exact,
-    /// How far TAT may lie ahead before it is that of another version.
-    pub(crate) reach: Exact,
-    /// With the limit, names the version. 0 without versions.
-    pub(crate) version_burst: u64,
-    capacity: u64,
-    largest_cost: u64,
-    unit: Option<Arc<str>>,
-    tracks_usage: bool,
-    is_reserved: bool,
-    /// Units that it leaves to others.
-    headroom: u64,
-    /// The most debt that it makes. 0 without debt.
-    most_debt: u64,
-    block: Option<BlockAfter>,
-}
-
-/// When a key is blocked, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct BlockAfter {
-    denials: NonZeroU32,
-    /// One unit in the time of a block.
-    quota: Quota,
-}
+pub struct Policy(Arc<PolicyNumbers>);
 
 const MAX_NAME: usize = 128;
 
@@ -130,7 +99,12 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`] if the algorithm does not allow the quota.
     pub fn try_with_algorithm(self, algorithm: Algorithm) -> Result<Policy, PolicyError> {
-        Ok(Policy::try_from_parts(self.name(), self.quota, algorithm)?.with_options_of(&self))
+        let is_queue = |algorithm| matches!(algorithm, Algorithm::LeakyBucket { .. });
+        if is_queue(self.algorithm()) && is_queue(algorithm) {
+            // Each request with a deadline of its own has another wait: no new text for it.
+            return self.of_same_scope(self.quota(), algorithm);
+        }
+        Ok(Policy::try_from_parts(self.name(), self.quota(), algorithm)?.with_options_of(&self))
     }
 
     /// Names what the policy counts, if that is not requests. The name changes no decision and no
@@ -165,14 +139,14 @@ impl Policy {
         if !is_name(unit) {
             return Err(PolicyError::InvalidUnit);
         }
-        Ok(Policy { unit: Some(unit.into()), ..self })
+        Ok(self.with(|numbers| numbers.options.unit = Some(unit.into())))
     }
 
     /// What the policy counts: [`Policy::unit`]. Without one, `concurrent-requests` if it is of
     /// [requests in flight](Policy::in_flight), and otherwise `None`: it counts requests.
     pub fn unit_name(&self) -> Option<&str> {
         let default = self.is_in_flight().then_some(CONCURRENT_REQUESTS);
-        self.unit.as_deref().or(default)
+        self.0.options.unit.as_deref().or(default)
     }
 
     /// The same policy, for which stores keep the last use and the total of every key: see
@@ -189,13 +163,13 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn track_usage(self) -> Policy {
-        Policy { tracks_usage: true, ..self }
+        self.with(|numbers| numbers.options.tracks_usage = true)
     }
 
     /// Whether stores keep the last use and the total of every key: [`Policy::track_usage`].
     #[inline]
     pub fn tracks_usage(&self) -> bool {
-        self.tracks_usage
+        self.0.options.tracks_usage
     }
 
     /// The same policy, whose charges are corrected once the work is done. No store grants its
@@ -205,22 +179,21 @@ impl Policy {
     /// makes its policy such a one.
     #[must_use]
     pub fn reserved(self) -> Policy {
-        Policy { is_reserved: true, ..self }
+        self.with(|numbers| numbers.options.is_reserved = true)
     }
 
     /// Whether its charges are corrected once the work is done: [`Policy::reserved`].
     #[inline]
     pub fn is_reserved(&self) -> bool {
-        self.is_reserved
+        self.0.options.is_reserved
     }
 
-    /// The same policy with the unit, the [headroom](Policy::headroom) and the
-    /// [block](Policy::block_after) of `other`, which tracks usage and is reserved if `other` is:
-    /// for variants of one policy.
-    #[must_use]
-    pub fn with_options_of(self, other: &Policy) -> Policy {
-        let Policy { tracks_usage, is_reserved, headroom, block, .. } = *other;
-        Policy { unit: other.unit.clone(), tracks_usage, is_reserved, headroom, block, ..self }
+    /// The same policy with another quota.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if the algorithm does not allow the quota.
+    pub fn try_with_quota(&self, quota: Quota) -> Result<Policy, PolicyError> {
+        Ok(Policy::try_from_parts(self.name(), quota, self.algorithm())?.with_options_of(self))
     }
 
     /// [`Policy::try_new`] and [`Policy::try_with_algorithm`] in one step. A quota need not fit
@@ -239,7 +212,8 @@ impl Policy {
         let window_us = (!algorithm.holds_ends()).then(|| quota.window_us());
         let scope = Scope { name, algorithm: algorithm.name(), buckets, window_us }.to_string();
         let name_length = u8::try_from(name.len()).map_err(|_| PolicyError::InvalidName)?;
-        Policy::of_scope(hash_of(&scope), scope.into(), name_length, quota, algorithm)
+        let scope = PolicyScope { hash: hash_of(&scope), text: scope.into(), name_length };
+        Ok(Policy(Arc::new(PolicyNumbers::try_new(scope, quota, algorithm)?)))
     }
 
     /// Returns a policy with this [scope](Policy::scope), for tools that list stored states. `None`
@@ -247,8 +221,8 @@ impl Policy {
     ///
     /// A scope contains neither limit nor burst, so the policy has the largest. To look with it
     /// shows what a window has used, and when a bucket is full again, but not what is left. Of a
-    /// bucket with several [versions](Policy::version_burst) it sees the last that is full. Slots
-    /// have [`Quota::DEFAULT_LEASE`].
+    /// bucket with several [versions](PolicyNumbers::version_burst) it sees the last that is full.
+    /// Slots have [`Quota::DEFAULT_LEASE`].
     ///
     /// ```
     /// use tollgate_core::{Algorithm, Policy};
@@ -290,101 +264,53 @@ impl Policy {
             Algorithm::Block => Quota::try_new(1, window).ok()?,
             _ => Quota::try_new(Quota::MAX_UNITS, window).ok()?,
         };
-        Policy::try_from_parts(name, quota, algorithm).ok().map(Policy::without_versions)
+        let policy = Policy::try_from_parts(name, quota, algorithm).ok()?;
+        Some(policy.with(PolicyNumbers::forget_versions))
     }
 
-    /// The same policy with another quota of the same window, and so with the same scope.
-    pub(crate) fn with_quota(&self, quota: Quota) -> Result<Policy, PolicyError> {
-        debug_assert_eq!(quota.window(), self.quota.window());
-        let scope = Arc::clone(&self.scope);
-        Policy::of_scope(self.scope_hash, scope, self.name_length, quota, self.algorithm)
-            .map(|policy| policy.with_options_of(self))
+    /// The same policy with another quota and algorithm, of which its scope shows nothing.
+    fn of_same_scope(&self, quota: Quota, algorithm: Algorithm) -> Result<Policy, PolicyError> {
+        debug_assert_eq!(
+            (quota.window(), algorithm.name()),
+            (self.quota().window(), self.algorithm().name())
+        );
+        let numbers = PolicyNumbers::try_new(self.0.scope.clone(), quota, algorithm)?;
+        Ok(Policy(Arc::new(numbers)).with_options_of(self))
     }
 
-    fn of_scope(
-        scope_hash: u64,
-        scope: Arc<str>,
-        name_length: u8,
-        quota: Quota,
-        algorithm: Algorithm,
-    ) -> Result<Policy, PolicyError> {
-        let interval = match algorithm {
-            Algorithm::Gcra | Algorithm::LeakyBucket { .. } => {
-                Interval::new(quota.limit(), quota.window_us()).ok_or_else(|| PolicyError::TooManyParts {
-                    nearest: nearest_with_interval(quota.limit(), quota.window_us()),
-                })?
-            }
-            _ => Interval::NONE,
-        };
-        let mut max_wait_us = 0;
-        let capacity = match algorithm {
-            Algorithm::Gcra => quota.given_burst().unwrap_or(quota.limit()),
-            Algorithm::LeakyBucket { max_wait } => {
-                max_wait_us = u64::try_from(max_wait.as_micros()).unwrap_or(u64::MAX);
-                quota.given_burst().unwrap_or(1)
-            }
-            _ if quota.given_burst().is_some() => return Err(PolicyError::BurstOnWindow),
-            Algorithm::SlidingBuckets { buckets } if !(1..=Algorithm::MAX_BUCKETS).contains(&buckets) => {
-                return Err(PolicyError::BucketsOutOfRange);
-            }
-            Algorithm::SlidingLog { max_limit } if quota.limit() > u64::from(max_limit) => {
-                return Err(PolicyError::LogTooLong);
-            }
-            Algorithm::InFlight if quota.limit() > Algorithm::MAX_IN_FLIGHT => {
-                return Err(PolicyError::TooManyInFlight);
-            }
-            Algorithm::Block if quota.limit() > 1 => return Err(PolicyError::InvalidBlock),
-            _ => quota.limit(),
-        };
-        let tolerance = interval.times(capacity);
-        if tolerance.us.saturating_add(max_wait_us) > MAX_SPAN_US {
-            return Err(PolicyError::WaitTooLong);
-        }
-        let horizon = interval.add(tolerance, Exact::from_us(max_wait_us));
-        let largest_cost = match algorithm {
-            Algorithm::LeakyBucket { .. } => interval.whole_units_in(horizon).min(Quota::MAX_UNITS),
-            Algorithm::InFlight => 1,
-            // It charges nothing.
-            Algorithm::Block => Quota::MAX_UNITS,
-            _ => capacity,
-        };
-        let policy = Policy {
-            scope,
-            name_length,
-            scope_hash,
-            quota,
-            algorithm,
-            interval,
-            tolerance,
-            horizon,
-            reach: tolerance,
-            version_burst: capacity,
-            capacity,
-            largest_cost,
-            unit: None,
-            tracks_usage: false,
-            is_reserved: false,
-            headroom: 0,
-            most_debt: 0,
-            block: None,
-        };
-        Ok(if algorithm == Algorithm::Gcra { policy } else { policy.without_versions() })
+    /// The same policy with all of `other` that does not follow from a quota.
+    fn with_options_of(self, other: &Policy) -> Policy {
+        self.with(|numbers| {
+            numbers.options = other.0.options.clone();
+            numbers.headroom = other.0.headroom;
+        })
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut PolicyNumbers)) -> Policy {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+
+    /// What it means in numbers, for stores with their own arithmetic.
+    #[inline]
+    pub fn numbers(&self) -> &PolicyNumbers {
+        &self.0
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        &self.scope[..usize::from(self.name_length)]
+        &self.scope()[..usize::from(self.0.scope.name_length)]
     }
 
     /// The quota.
     pub fn quota(&self) -> Quota {
-        self.quota
+        self.0.quota
     }
 
     /// The algorithm.
     #[inline]
     pub fn algorithm(&self) -> Algorithm {
-        self.algorithm
+        self.0.algorithm
     }
 
     /// Identifies the stored states of this policy: its name, its algorithm (`SlidingBuckets` with
@@ -393,56 +319,25 @@ impl Policy {
     /// [slots](Policy::in_flight), and the time of a [block](Policy::block_after).
     #[inline]
     pub fn scope(&self) -> &str {
-        &self.scope
-    }
-
-    /// A hash of [`Policy::scope`] for tables in memory. It is only valid within this process.
-    #[inline]
-    pub fn scope_hash(&self) -> u64 {
-        self.scope_hash
+        &self.0.scope.text
     }
 
     /// The longest wait of a request in the queue of a leaky bucket. Zero for other algorithms.
     #[inline]
     pub fn longest_wait(&self) -> Duration {
-        match self.algorithm {
-            Algorithm::LeakyBucket { max_wait } => max_wait,
-            _ => Duration::ZERO,
-        }
+        longest_wait(self.algorithm())
     }
 
     /// The most units that pass at once without delay: the burst of a bucket algorithm, the limit
     /// of the others. This is `q` of the `RateLimit-Policy` field.
     pub fn capacity(&self) -> u64 {
-        self.capacity
+        self.0.capacity
     }
 
     /// The largest cost that can ever pass: the capacity, plus what a leaky bucket leaks in its
     /// longest wait. 1 for requests in flight.
     pub fn largest_cost(&self) -> u64 {
-        self.largest_cost
-    }
-
-    /// The denominator of the emission interval T = window / limit in lowest terms. In units of 1 /
-    /// `parts` µs, T is a whole number. 1 unless the algorithm is a bucket. For stores with their
-    /// own arithmetic.
-    pub fn parts(&self) -> u32 {
-        self.interval.parts
-    }
-
-    /// How far TAT may lie ahead of now: burst × T plus a leaky bucket's longest wait. In
-    /// microseconds and [parts](Policy::parts) of one. 0 unless the algorithm is a bucket. For
-    /// stores with their own arithmetic.
-    pub fn horizon(&self) -> (u64, u32) {
-        (self.horizon.us, self.horizon.frac)
-    }
-
-    /// `units` × T, in microseconds and [parts](Policy::parts) of one. `None` if `units` exceeds
-    /// [`Policy::largest_cost`]. 0 unless the algorithm is a bucket. For stores with their own
-    /// arithmetic.
-    pub fn emission(&self, units: u64) -> Option<(u64, u32)> {
-        let fits = units <= self.largest_cost;
-        fits.then(|| self.interval.times(units)).map(|span| (span.us, span.frac))
+        self.0.largest_cost
     }
 }
 
@@ -494,8 +389,14 @@ mod tests {
     fn a_unit_changes_neither_scope_nor_capacity() {
         let plain = Policy::new("p", Quota::per_minute(9));
         let bytes = plain.clone().unit("tokens").unit("content-bytes");
-        assert_eq!((bytes.scope(), bytes.scope_hash()), (plain.scope(), plain.scope_hash()));
-        assert_eq!((bytes.capacity(), bytes.horizon()), (plain.capacity(), plain.horizon()));
+        assert_eq!(
+            (bytes.scope(), bytes.numbers().scope_hash()),
+            (plain.scope(), plain.numbers().scope_hash())
+        );
+        assert_eq!(
+            (bytes.capacity(), bytes.numbers().horizon()),
+            (plain.capacity(), plain.numbers().horizon())
+        );
     }
 
     #[test]
@@ -536,7 +437,10 @@ mod tests {
                 let policy = Policy::try_from_parts("a~b=c", Quota::new(1, window), algorithm).unwrap();
                 let found = Policy::from_scope(policy.scope()).unwrap();
                 assert_eq!((found.scope(), found.algorithm()), (policy.scope(), algorithm));
-                assert!(found.largest_cost() >= policy.largest_cost() && found.horizon() >= policy.horizon());
+                assert!(
+                    found.largest_cost() >= policy.largest_cost()
+                        && found.numbers().horizon() >= policy.numbers().horizon()
+                );
             }
         }
         for policy in [

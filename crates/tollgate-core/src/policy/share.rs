@@ -155,21 +155,25 @@ impl Policy {
         let part = Quota::try_new(limit, quota.window()).map_err(|_| nothing)?;
         let has_own_burst =
             quota.given_burst().is_some() || matches!(self.algorithm(), Algorithm::LeakyBucket { .. });
-        let mut policy = match share.of_units(self.capacity()) {
-            _ if !has_own_burst => self.with_quota(part)?,
+        let policy = match share.of_units(self.capacity()) {
+            _ if !has_own_burst => self.of_same_scope(part, self.algorithm())?,
             0 => return Err(nothing),
-            burst => self.with_quota(part.try_burst(burst).map_err(|_| PolicyError::WaitTooLong)?)?,
+            burst => {
+                let part = part.try_burst(burst).map_err(|_| PolicyError::WaitTooLong)?;
+                self.of_same_scope(part, self.algorithm())?
+            }
         };
-        // A class and its base have the same share.
-        policy.headroom = match self.headroom {
-            0 => 0,
-            headroom => share.of_units(self.capacity() + headroom) - policy.capacity(),
-        };
-        if has_own_burst && self.has_versions() {
-            // That of its base for a class.
-            policy.set_version(share.of_units(self.version_burst));
-        }
-        Ok(policy)
+        Ok(policy.with(|numbers| {
+            // A class and its base have the same share.
+            numbers.headroom = match self.0.headroom {
+                0 => 0,
+                headroom => share.of_units(self.capacity() + headroom) - numbers.capacity,
+            };
+            if has_own_burst && self.0.has_versions() {
+                // That of its base for a class.
+                numbers.set_version(share.of_units(self.0.version_burst));
+            }
+        }))
     }
 }
 
@@ -229,8 +233,8 @@ mod tests {
         let policy = Policy::new("p", Quota::per_minute(9).burst(6)).with_algorithm(Algorithm::Gcra);
         let third = policy.share(Share::new(1, 3)).unwrap();
         assert_eq!(
-            (third.name(), third.scope(), third.scope_hash()),
-            (policy.name(), policy.scope(), policy.scope_hash())
+            (third.name(), third.scope(), third.numbers().scope_hash()),
+            (policy.name(), policy.scope(), policy.numbers().scope_hash())
         );
         assert_eq!((third.quota(), third.capacity()), (Quota::per_minute(3).burst(2), 2));
         assert_eq!(third, Policy::new("p", Quota::per_minute(3).burst(2)));

@@ -1,7 +1,7 @@
 //! How far the state of a bucket may lie ahead of the clock, and whose it is then.
 
 use crate::exact::Exact;
-use crate::policy::{Algorithm, Policy};
+use crate::policy::{Algorithm, PolicyNumbers};
 use crate::quota::MAX_SPAN_US;
 
 /// A TAT further ahead than the most debt of a policy, and than this many windows, is taken for
@@ -14,11 +14,11 @@ const MOST_WINDOWS_OF_A_QUEUE: u64 = 128;
 
 /// # Versions of a bucket
 ///
-/// Policies of one [scope](Policy::scope) with another limit or burst are versions of one bucket:
-/// after an edit, during a deployment, or as tiers. A [class](Policy::leaving) and a [policy with
-/// debt](Policy::with_debt) are of the version that they are made of. The state of a key is one TAT
-/// until a version finds it beyond its [reach](Policy::reach), or makes debt. Then it is a record
-/// with a TAT for each version, up to four.
+/// Policies of one [scope](crate::Policy::scope) with another limit or burst are versions of one
+/// bucket: after an edit, during a deployment, or as tiers. A [class](crate::Policy::leaving) and a
+/// [policy with debt](PolicyNumbers::with_debt) are of the version that they are made of. The state
+/// of a key is one TAT until a version finds it beyond its [reach](PolicyNumbers::reach), or makes
+/// debt. Then it is a record with a TAT for each version, up to four.
 ///
 /// - A version decides by its own TAT alone. It begins with a bucket used up, or with the TAT that
 ///   was there if that is within its reach.
@@ -50,22 +50,21 @@ const MOST_WINDOWS_OF_A_QUEUE: u64 = 128;
 /// let status = state.refuse(&after, now, look, 1, Times::ONCE);
 /// assert_eq!(status.wait(), Wait::For(Duration::from_secs(6)));
 /// ```
-impl Policy {
+impl PolicyNumbers {
     /// The burst that names a version of a bucket, together with the limit: the capacity, without
-    /// [debt](Policy::with_debt) and of the base of a [class](Policy::leaving).
+    /// [debt](PolicyNumbers::with_debt) and of the base of a [class](crate::Policy::leaving).
     ///
     /// 0 if the policy has no versions: it decides by the latest TAT. So do leaky buckets, whose
-    /// queue is real, and policies [of a scope](Policy::from_scope). For stores with their own
-    /// arithmetic.
+    /// queue is real, and policies [of a scope](crate::Policy::from_scope).
     #[inline]
     pub fn version_burst(&self) -> u64 {
         self.version_burst
     }
 
-    /// How far TAT may lie ahead of now before it belongs to another version: the
-    /// [version's burst](Policy::version_burst) × T. Without versions, a TAT beyond it comes from a
-    /// clock that ran ahead, and is cut to the [horizon](Policy::horizon). In microseconds and
-    /// [parts](Policy::parts) of one. For stores with their own arithmetic.
+    /// How far TAT may lie ahead of now before it belongs to another version: the [version's
+    /// burst](PolicyNumbers::version_burst) × T. Without versions, a TAT beyond it comes from a
+    /// clock that ran ahead, and is cut to the [horizon](PolicyNumbers::horizon). In microseconds
+    /// and [parts](PolicyNumbers::parts) of one.
     #[inline]
     pub fn reach(&self) -> (u64, u32) {
         (self.reach.us, self.reach.frac)
@@ -77,19 +76,18 @@ impl Policy {
     }
 
     /// Makes it of the version with this burst.
-    pub(crate) fn set_version(&mut self, burst: u64) {
+    pub(super) fn set_version(&mut self, burst: u64) {
         (self.version_burst, self.reach) = (burst, self.interval.times(burst));
     }
 
     /// Decides by the latest TAT, whatever version it is of.
-    pub(crate) fn without_versions(mut self) -> Policy {
-        let windows = match self.algorithm() {
+    pub(super) fn forget_versions(&mut self) {
+        let windows = match self.algorithm {
             Algorithm::LeakyBucket { .. } => MOST_WINDOWS_OF_A_QUEUE,
             _ => MOST_WINDOWS,
         };
         let windows = Exact::from_us(self.span_of(windows));
         (self.version_burst, self.reach) = (0, self.horizon.max(windows));
-        self
     }
 
     /// How far TAT of a version lies ahead at the most debt.
@@ -113,33 +111,34 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::policy::Policy;
     use crate::quota::Quota;
 
     #[test]
     fn classes_and_debt_are_of_the_version_of_their_base() {
         let base = Policy::new("p", Quota::per_minute(60).burst(10));
-        for policy in [base.leaving(4).unwrap(), base.with_debt().unwrap(), base.clone()] {
-            assert_eq!((policy.version_burst(), policy.reach()), (10, (10_000_000, 0)));
+        for policy in [base.leaving(4).unwrap(), base.numbers().with_debt().unwrap(), base.clone()] {
+            assert_eq!((policy.numbers().version_burst(), policy.numbers().reach()), (10, (10_000_000, 0)));
         }
         let class_of_class = base.leaving(4).unwrap().leaving(5).unwrap();
-        assert_eq!((class_of_class.capacity(), class_of_class.version_burst()), (1, 10));
+        assert_eq!((class_of_class.capacity(), class_of_class.numbers().version_burst()), (1, 10));
     }
 
     #[test]
     fn a_state_is_foreign_beyond_1024_windows_and_the_most_debt() {
         let small = Policy::new("p", Quota::per_minute(60).burst(10));
-        assert_eq!(small.furthest(), 1_024 * 60_000_000);
+        assert_eq!(small.numbers().furthest(), 1_024 * 60_000_000);
         let reaches_further = Policy::new("p", Quota::per_minute(1).burst(2_000));
-        assert_eq!(reaches_further.furthest(), 4_000 * 60_000_000, "as much debt as the burst");
+        assert_eq!(reaches_further.numbers().furthest(), 4_000 * 60_000_000, "as much debt as the burst");
         let longest = Policy::new("p", Quota::new(1, Duration::from_secs(366 * 86_400)));
-        assert!(longest.furthest() <= 1 << 52, "a TAT stays an exact double");
+        assert!(longest.numbers().furthest() <= 1 << 52, "a TAT stays an exact double");
     }
 
     #[test]
     fn a_queue_has_no_versions() {
         let queue = Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) };
         let queue = Policy::new("p", Quota::per_minute(60)).with_algorithm(queue);
-        assert_eq!((queue.version_burst(), queue.reach()), (0, (128 * 60_000_000, 0)));
+        assert_eq!((queue.numbers().version_burst(), queue.numbers().reach()), (0, (128 * 60_000_000, 0)));
         assert_eq!(queue.leaving(1).unwrap_err(), crate::PolicyError::NothingLeft);
     }
 }

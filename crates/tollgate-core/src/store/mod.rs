@@ -37,7 +37,8 @@ use crate::store::verdict::{Status, Verdict};
 /// - Either every check of a set is charged, k times its cost, or none is.
 /// - A denied request and a look charge nothing, also under another version of the policy. Asking
 ///   again changes no wait. Only a version's entry in the record of a bucket is added by its first
-///   denial, and what a clock that stepped back left ahead is cut: see [`Policy::version_burst`].
+///   denial, and what a clock that stepped back left ahead is cut: see
+///   [`PolicyNumbers::version_burst`](crate::PolicyNumbers::version_burst).
 /// - A cost of 0 always passes and charges nothing.
 /// - State expires by itself, without a thread or a task. A slot of
 ///   [`Algorithm::InFlight`](crate::Algorithm::InFlight) ends with its lease unless it is
@@ -97,10 +98,10 @@ pub trait Store: Clone + Send + Sync + 'static {
     ///
     /// Less than was granted is [refunded](Store::refund), from the newest grant backwards, as
     /// units are used in the order of their grants. More is charged without asking whether it fits.
-    /// What exceeds the quota is [debt](Policy::with_debt), up to one more capacity: requests are
-    /// refused until it is paid. Windows forget it when they end, and buckets refill it. What
-    /// exceeds that too is forgiven. A leaky bucket has no debt, and forgives all. Quota and
-    /// capacity are those of all callers, also for grants of a [class](Policy::leaving).
+    /// What exceeds the quota is [debt](crate::PolicyNumbers::with_debt), up to one more capacity:
+    /// requests are refused until it is paid. Windows forget it when they end, and buckets refill
+    /// it. What exceeds that too is forgiven. A leaky bucket has no debt, and forgives all. Quota
+    /// and capacity are those of all callers, also for grants of a [class](Policy::leaving).
     ///
     /// Nothing is asked before the first poll. Dropping the future later may or may not correct the
     /// charge. A correction has no identity, so nothing may send it again after an error.
@@ -244,7 +245,7 @@ async fn charge_beyond<S: Store>(
     used: u64,
 ) -> Result<Settled, S::Error> {
     let mut settled = Settled { charged: granted, forgiven: used, ..Settled::default() };
-    let Some(policy) = newest.policy.with_debt() else { return Ok(settled) };
+    let Some(policy) = newest.policy.numbers().with_debt() else { return Ok(settled) };
     let mut left = used.min(policy.capacity());
     while left > 0 {
         // No store grants more units in one call. If there are more than times, several at a time.
@@ -257,7 +258,7 @@ async fn charge_beyond<S: Store>(
         let remaining = verdict.each().first().map_or(0, Status::remaining);
         settled.charged += charged;
         settled.forgiven -= charged;
-        settled.debt += charged.min(policy.most_debt().saturating_sub(remaining));
+        settled.debt += charged.min(policy.numbers().most_debt().saturating_sub(remaining));
         left -= charged;
         if verdict.times() < times {
             // What is left of the debt is less than that cost.

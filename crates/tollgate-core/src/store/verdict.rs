@@ -44,7 +44,7 @@ const NEVER: u64 = u64::MAX;
 
 impl Stamp {
     /// A stamp from a store with its own arithmetic. `us` is in microseconds, or the number of a
-    /// sub-window. `frac` is the fraction of TAT, in [parts](crate::Policy::parts) of a
+    /// sub-window. `frac` is the fraction of TAT, in [parts](crate::PolicyNumbers::parts) of a
     /// microsecond, or the number of a slot; 0 for other algorithms.
     pub fn new(us: u64, frac: u32) -> Stamp {
         Stamp { us, frac }
@@ -55,8 +55,8 @@ impl Stamp {
         self.us
     }
 
-    /// The fraction of TAT, in [parts](crate::Policy::parts) of a microsecond, or the number of a
-    /// slot.
+    /// The fraction of TAT, in [parts](crate::PolicyNumbers::parts) of a microsecond, or the number
+    /// of a slot.
     pub fn fraction(&self) -> u32 {
         self.frac
     }

@@ -20,7 +20,7 @@ pub(crate) fn pairs<'a>(
     for (i, check) in set.iter().enumerate() {
         let before = &set[..i];
         let is_same = |other: &Check<'_>| {
-            other.policy.scope_hash() == check.policy.scope_hash()
+            other.policy.numbers().scope_hash() == check.policy.numbers().scope_hash()
                 && other.key == check.key
                 && other.policy.scope() == check.policy.scope()
         };

@@ -37,7 +37,7 @@ impl ScriptArgs {
 
     /// The cost in time. `None` if it can never pass.
     fn emission(&self) -> Option<(u64, u32)> {
-        self.policy.emission(self.cost)
+        self.policy.numbers().emission(self.cost)
     }
 
     /// Whether the cost is a positive number of whole microseconds, so that gcra_whole.lua can add
@@ -45,8 +45,8 @@ impl ScriptArgs {
     /// still an exact double, even at [`Timestamp::MAX`](tollgate_core::Timestamp::MAX).
     pub(crate) fn has_whole_cost(&self) -> bool {
         matches!(self.part, Part::Gcra | Part::LeakyBucket)
-            && self.policy.horizon().0 < NEVER_US / 2
-            && self.policy.horizon() <= self.policy.reach()
+            && self.policy.numbers().horizon().0 < NEVER_US / 2
+            && self.policy.numbers().horizon() <= self.policy.numbers().reach()
             && matches!(self.emission(), Some((1.., 0)))
     }
 
@@ -121,7 +121,7 @@ impl ScriptArgs {
     pub(crate) fn write_refund(&self, numbers: &mut Doubles, stamp: Stamp, claims: bool) {
         let (span, parts) = match self.part {
             Part::InFlight => (claims.into(), 0),
-            _ => self.emission().unwrap_or_else(|| self.policy.horizon()),
+            _ => self.emission().unwrap_or_else(|| self.policy.numbers().horizon()),
         };
         for number in [self.cost, stamp.micros(), stamp.fraction().into(), span, parts.into()] {
             numbers.push(number);
@@ -153,7 +153,7 @@ impl ScriptArgs {
                 let [first, second, third, last] = boundaries.around(now);
                 put(&[limit, window, cost, first, second, third, last]);
             }
-            Part::Block => put(&[limit, window, cost, policy.charges_nothing().into()]),
+            Part::Block => put(&[limit, window, cost, policy.numbers().charges_nothing().into()]),
             Part::SlidingWindow | Part::SlidingLogList | Part::SlidingLogSortedSet => {
                 put(&[limit, window, cost]);
             }
@@ -163,11 +163,11 @@ impl ScriptArgs {
             }
             Part::InFlight => put(&[limit, window, cost, random_number()]),
             Part::Gcra | Part::LeakyBucket => {
-                let (horizon, horizon_parts) = policy.horizon();
-                let (reach, reach_parts) = policy.reach();
+                let (horizon, horizon_parts) = policy.numbers().horizon();
+                let (reach, reach_parts) = policy.numbers().reach();
                 let (span, span_parts) = emission;
                 put(&[
-                    policy.parts().into(),
+                    policy.numbers().parts().into(),
                     horizon,
                     horizon_parts.into(),
                     reach,
@@ -176,7 +176,7 @@ impl ScriptArgs {
                     span_parts.into(),
                     cost,
                     limit,
-                    policy.version_burst(),
+                    policy.numbers().version_burst(),
                     window,
                 ]);
             }
@@ -194,7 +194,7 @@ impl ScriptArgs {
     /// How many numbers a state has in a script's answer.
     fn width(&self) -> usize {
         match self.part {
-            Part::Gcra | Part::LeakyBucket if self.policy.parts() == 1 => 1,
+            Part::Gcra | Part::LeakyBucket if self.policy.numbers().parts() == 1 => 1,
             Part::Block => 1,
             Part::Gcra | Part::LeakyBucket | Part::FixedWindow | Part::CalendarWindow => 2,
             Part::SlidingWindow | Part::InFlight => 3,

@@ -91,7 +91,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
     }
 
     fn digest(&self, ask: &Ask) -> Digest {
-        self.secret.digest(self.policies.policy(&ask.policy).scope_hash(), ask.key.as_encoded())
+        self.secret.digest(self.policies.policy(&ask.policy).numbers().scope_hash(), ask.key.as_encoded())
     }
 
     /// What a verdict granted of slots. `asked` is when the store was asked, since a lease begins

@@ -70,7 +70,8 @@ where
     /// - Keys keep what they have used, in the store. Windows, rings and logs keep their units; a
     ///   bucket keeps the time until it is full, so a raised limit refills it faster. If its new
     ///   version is full sooner than that, it begins with a bucket used up, and no caller waits
-    ///   longer than for that: see [`Policy::version_burst`](crate::Policy::version_burst). A leaky
+    ///   longer than for that: see
+    ///   [`PolicyNumbers::version_burst`](tollgate_core::PolicyNumbers::version_burst). A leaky
     ///   bucket keeps its queue.
     /// - A new window or another algorithm counts from zero. The result says which rules do.
     /// - Another zone or anchor of a calendar applies when the running windows end. The result says

@@ -57,12 +57,13 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
 /// The room that an overflow entry has for a policy. The entry holds usage within the quota only: a
 /// block and debt are one key's own.
 fn shared_room(policy: &Policy, room: u64) -> u64 {
-    if policy.is_block() { 0 } else { room.saturating_sub(policy.most_debt()) }
+    if policy.is_block() { 0 } else { room.saturating_sub(policy.numbers().most_debt()) }
 }
 
 /// Whether a charge has made a block or debt, from which its caller could escape by inventing keys.
 fn is_owed(policy: &Policy, charged: &Status) -> bool {
-    policy.most_debt() > 0 && (policy.is_block() || charged.remaining() < policy.most_debt())
+    policy.numbers().most_debt() > 0
+        && (policy.is_block() || charged.remaining() < policy.numbers().most_debt())
 }
 
 /// The state of a key that has no entry.
@@ -172,7 +173,7 @@ impl<'a> Tables<'a> {
             }
             // A key without a block has no entry for it.
             let table = self.table(target.shard);
-            if check.policy.charges_nothing() || table.find(&target.digest).is_some() {
+            if check.policy.numbers().charges_nothing() || table.find(&target.digest).is_some() {
                 continue;
             }
             let needed = 1 + missing.iter().filter(|shard| **shard == target.shard).count();
@@ -252,7 +253,7 @@ impl<'a> Tables<'a> {
                 let was_full = look.remaining == policy.capacity() && !entry.value.is_record();
                 entry.renew(expires, was_full);
             }
-            StateHeld::Fresh(_) if units == 0 || policy.charges_nothing() => {}
+            StateHeld::Fresh(_) if units == 0 || policy.numbers().charges_nothing() => {}
             StateHeld::Fresh(state) => {
                 let state = std::mem::replace(state, State::new(policy));
                 table.insert(place.target.digest, state, expires);

@@ -161,8 +161,9 @@ impl Rule {
     ///
     /// Tiers of one window share the state of a key. A caller that changes tier keeps its usage:
     /// GCRA keeps its debt in time, up to a bucket used up, and the windows keep their counts: see
-    /// [`Policy::version_burst`]. A tier of another window has a state of its own. To count routes or methods separately, put them into the key:
-    /// `.by((PeerIp::new(), method()))`.
+    /// [`PolicyNumbers::version_burst`](tollgate_core::PolicyNumbers::version_burst). A tier of
+    /// another window has a state of its own. To count routes or methods separately, put them into
+    /// the key: `.by((PeerIp::new(), method()))`.
     ///
     /// Thousands of tiers cost a few comparisons of names. A closure that returns a `&'static str`
     /// or an `Arc<str>` saves a copy of the name for each request. It runs once the request has a

@@ -29,8 +29,8 @@ impl Rule {
     /// **Callers choose a quota that is read from a header**, unless an outer layer has checked it.
     ///
     /// All quotas share the state of a key. A caller whose quota changes keeps its usage, as with
-    /// [tiers](Rule::tiers): a token bucket for at most four quotas at a time. A quota for [requests in flight](Policy::in_flight) has the lease of
-    /// the policy.
+    /// [tiers](Rule::tiers): a token bucket for at most four quotas at a time. A quota for
+    /// [requests in flight](Policy::in_flight) has the lease of the policy.
     ///
     /// ```
     /// use tollgate::extract::extension;
@@ -72,8 +72,8 @@ impl Rule {
             None if quota.window() == own.quota().window() => quota,
             None => return None,
         };
-        let policy = Policy::try_from_parts(own.name(), quota, own.algorithm()).ok()?.with_options_of(own);
-        if policy.is_reserved() && policy.with_debt().is_none() {
+        let policy = own.try_with_quota(quota).ok()?;
+        if policy.is_reserved() && policy.numbers().with_debt().is_none() {
             return None;
         }
         // Otherwise a class could escape a small quota to the rule's own.

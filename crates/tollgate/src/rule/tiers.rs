@@ -43,9 +43,7 @@ impl Tiers {
             if is_calendar && quota.window() != policy.quota().window() {
                 return Err(SetupError::TierQuota(name.into(), PolicyError::OtherWindow));
             }
-            let tier = Policy::try_from_parts(policy.name(), quota, policy.algorithm());
-            let tier = tier.map_err(|error| SetupError::TierQuota(name.into(), error))?;
-            Ok(tier.with_options_of(policy))
+            policy.try_with_quota(quota).map_err(|error| SetupError::TierQuota(name.into(), error))
         };
         let names = quotas.iter().map(|(name, _)| name.clone()).collect();
         let policies: Result<Arc<[Policy]>, SetupError> = quotas.into_iter().map(tier).collect();

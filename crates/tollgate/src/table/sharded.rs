@@ -54,7 +54,7 @@ impl<V> Sharded<V> {
     // Without this and `Extras::is_empty`, a request costs 1.2 × (peers, allowed, hot, no fields).
     #[inline(always)]
     pub(crate) fn digest(&self, policy: &Policy, key: &Key) -> Digest {
-        self.secret.digest(policy.scope_hash(), key.as_encoded())
+        self.secret.digest(policy.numbers().scope_hash(), key.as_encoded())
     }
 
     /// The digest of a key under anything with this hash.
@@ -64,7 +64,7 @@ impl<V> Sharded<V> {
 
     /// The digest of what all keys of a policy share.
     pub(crate) fn digest_of_all(&self, policy: &Policy) -> Digest {
-        self.secret.digest(policy.scope_hash(), b"")
+        self.secret.digest(policy.numbers().scope_hash(), b"")
     }
 
     #[inline]

@@ -92,10 +92,10 @@ impl OneLock {
     /// A class under a wrong quota of the same scope.
     fn without_headroom(&self, policy: &Policy) -> Option<Policy> {
         let quota = policy.quota();
-        let all = policy.capacity() + policy.headroom();
+        let all = policy.capacity() + policy.numbers().headroom();
         let is_bucket = !counts_in_windows(policy);
         let quota = match self.mistake {
-            _ if policy.headroom() == 0 || policy.is_in_flight() => return None,
+            _ if policy.numbers().headroom() == 0 || policy.is_in_flight() => return None,
             Mistake::ClassTakesAll if is_bucket => quota.burst(all),
             Mistake::ClassTakesAll => Quota::new(all, quota.window()),
             Mistake::ClassHasItsShareOfTheRate if is_bucket => {
@@ -180,7 +180,10 @@ impl OneLock {
             let look = state.look(pair.policy, self.time_of_look(state, pair.policy, now));
             granted = granted.min(look.times(pair.policy, pair.cost));
             let is_full = state.reset_after(pair.policy, now).is_zero();
-            if self.mistake == Mistake::ClassWaitsUntilFull && pair.policy.headroom() > 0 && !is_full {
+            if self.mistake == Mistake::ClassWaitsUntilFull
+                && pair.policy.numbers().headroom() > 0
+                && !is_full
+            {
                 granted = 0;
             }
         }

@@ -19,7 +19,9 @@ pub(super) async fn settle(store: &OneLock, grants: &[Grant<'_>], total: u64) ->
         return settle_rightly(store, &alone, total).await;
     }
     let newest = grants.last().filter(|_| total > granted);
-    let Some((newest, twice)) = newest.and_then(|newest| Some((newest, newest.policy.with_debt()?))) else {
+    let Some((newest, twice)) =
+        newest.and_then(|newest| Some((newest, newest.policy.numbers().with_debt()?)))
+    else {
         let backwards = || grants.iter().rev().copied().collect::<Vec<_>>();
         return match store.mistake {
             Mistake::SettleRefundsNothing if total <= granted => {
@@ -78,7 +80,7 @@ pub(super) async fn settle(store: &OneLock, grants: &[Grant<'_>], total: u64) ->
 
 /// Forgives the debt of a window that began with a request, and leaves an empty quota.
 pub(super) fn forgive(state: &mut State, policy: &Policy, now: Timestamp) {
-    let Some(twice) = policy.with_debt() else { return };
+    let Some(twice) = policy.numbers().with_debt() else { return };
     if policy.algorithm() == Algorithm::FIXED_WINDOW && state.look(&twice, now).room < policy.capacity() {
         *state = State::new(policy);
         let look = state.look(policy, now);

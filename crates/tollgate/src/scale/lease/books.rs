@@ -116,7 +116,7 @@ impl Books {
         let Some(at) = table.find(&digest) else { return };
         if table.entry(at).value.granted(fetch.sent, granted, self.lease.life) {
             drop(table);
-            let units = if fetch.policy.charges_nothing() { 0 } else { granted.units };
+            let units = if fetch.policy.numbers().charges_nothing() { 0 } else { granted.units };
             self.fetched_units.fetch_add(u64::from(units), Ordering::Relaxed);
             self.agenda.add(granted.ends, digest);
         }

@@ -38,7 +38,6 @@ type Looked = (Policy, Key, u64);
 pub struct FollowUp<S>(Option<Box<Step<S>>>);
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "boxed, and built only for keys in demand or held")]
 enum Step<S> {
     Fetch(Leases<S>, Wanted),
     AddHeld(Leases<S>, Vec<Looked>),
@@ -126,7 +125,8 @@ impl<S: Store> Leases<S> {
         }
         let looked = |check: &Check<'_>| {
             let same = |other: &&Check<'_>| {
-                other.policy.scope_hash() == check.policy.scope_hash() && other.key == check.key
+                other.policy.numbers().scope_hash() == check.policy.numbers().scope_hash()
+                    && other.key == check.key
             };
             let cost = set.iter().filter(same).fold(0, |sum: u64, other| sum.saturating_add(other.cost));
             (check.policy.clone(), check.key.clone(), cost)
@@ -144,9 +144,9 @@ impl<S: Store> Leases<S> {
         let is_held = set
             .iter()
             .zip(&held)
-            .all(|((policy, _, cost), held)| policy.charges_nothing() || *cost <= u64::from(*held));
+            .all(|((policy, _, cost), held)| policy.numbers().charges_nothing() || *cost <= u64::from(*held));
         let each = set.iter().zip(&held).zip(verdict.each()).map(|(((policy, ..), held), status)| {
-            if policy.charges_nothing() {
+            if policy.numbers().charges_nothing() {
                 return *status;
             }
             let remaining = status.remaining().saturating_add((*held).into()).min(policy.capacity());
@@ -203,7 +203,7 @@ impl<T> After<T> for ForgetLeases {
 fn is_leasable(set: &[Check<'_>], times: Times) -> bool {
     let fits = |Check { policy, key, cost }: &Check<'_>| {
         let is_leaky = matches!(policy.algorithm(), Algorithm::LeakyBucket { .. });
-        let leaves_units = policy.headroom() > 0;
+        let leaves_units = policy.numbers().headroom() > 0;
         let store_decides = is_leaky
             || leaves_units
             || policy.is_in_flight()

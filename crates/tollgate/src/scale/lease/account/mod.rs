@@ -188,7 +188,7 @@ impl Account {
             return None;
         }
         let held = self.open.as_ref().map_or(0, |open| open.live(now));
-        let left = match policy.charges_nothing() {
+        let left = match policy.numbers().charges_nothing() {
             true => u64::MAX,
             false => left.or(self.open.as_ref().map(|open| open.left)).unwrap_or(0),
         };
@@ -244,7 +244,7 @@ impl Account {
         let Open { apart, held, .. } = &mut **open;
         held.retain(|lease| {
             let ended = lease.ends <= by;
-            if ended && lease.units > 0 && !apart.of.0.charges_nothing() {
+            if ended && lease.units > 0 && !apart.of.0.numbers().charges_nothing() {
                 let (policy, key) = apart.of.clone();
                 unspent.push(Unspent { policy, key, units: lease.units, stamp: lease.stamp, since: now });
             }
@@ -285,7 +285,7 @@ impl Account {
     /// Units of all leases, also of those that have ended and are not refunded yet. Permissions of
     /// keys that are not blocked are no units.
     pub(super) fn units(&self) -> u64 {
-        let open = self.open.iter().filter(|open| !open.apart.of.0.charges_nothing());
+        let open = self.open.iter().filter(|open| !open.apart.of.0.numbers().charges_nothing());
         open.flat_map(|open| &open.held).map(|lease| u64::from(lease.units)).sum()
     }
 
