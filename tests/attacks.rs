@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 use tollgate::failure::CircuitState;
-use tollgate::failure::{Breaker, CircuitView, Event, FailurePolicy, Timeout};
+use tollgate::failure::{Answering, CircuitView, Event, Fixed, Guarded};
 use tollgate::store::Source;
 use tollgate::store::{Check, Grant, Store, Times, Verdict};
 use tollgate::{Algorithm, CircuitBreaker, Key, Limiter, Policy, Quota, StoreExt};
@@ -25,7 +25,7 @@ use tollgate_redis::{RedisStore, SlidingLogLayout};
 use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{Proxy, Way};
 
-type Guarded = FailurePolicy<Breaker<Timeout<RedisStore>>>;
+type GuardedRedis = Answering<Guarded<RedisStore>, Fixed>;
 
 const AWAY: Duration = Duration::from_millis(3);
 const TIMEOUT: Duration = Duration::from_millis(50);
@@ -46,7 +46,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// A service whose Redis is 3 ms away.
 struct Scene {
-    store: Guarded,
+    store: GuardedRedis,
     circuit: CircuitView,
     /// Requests that passed because the store failed.
     undecided: Arc<AtomicU32>,
@@ -82,7 +82,7 @@ impl Scene {
 
     /// Guesses a victim's password while `attackers` tasks attack. Exactly 3 guesses an hour pass.
     /// Returns `false` if they did not and the machine stalled, which proves nothing.
-    async fn holds<F>(&self, attackers: u32, attack: &impl Fn(Guarded, u32) -> F) -> bool
+    async fn holds<F>(&self, attackers: u32, attack: &impl Fn(GuardedRedis, u32) -> F) -> bool
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -137,7 +137,7 @@ impl Scene {
 }
 
 /// The limit holds during an attack. On a machine that stalls, calls may take longer.
-async fn holds<F>(layout: SlidingLogLayout, attackers: u32, attack: impl Fn(Guarded, u32) -> F)
+async fn holds<F>(layout: SlidingLogLayout, attackers: u32, attack: impl Fn(GuardedRedis, u32) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -197,7 +197,7 @@ fn log_ins() -> Policy {
     Policy::new("log-ins", Quota::per_hour(3)).with_algorithm(Algorithm::FIXED_WINDOW)
 }
 
-async fn acquire(store: &Guarded, policy: &Policy, key: &Key, cost: u64) -> Verdict {
+async fn acquire(store: &GuardedRedis, policy: &Policy, key: &Key, cost: u64) -> Verdict {
     // An open circuit answers at once, and an attacker must not occupy its worker for ever.
     yield_now().await;
     let Ok(verdict) = store.acquire(&[Check::new(policy, key, cost)], Times::ONCE).wait().await;
@@ -208,7 +208,7 @@ async fn acquire(store: &Guarded, policy: &Policy, key: &Key, cost: u64) -> Verd
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_400_kb_do_not_lift_the_limit_on_guesses() {
     let _alone = ALONE.lock().await;
-    let attack = async |store: Guarded, attacker: u32| {
+    let attack = async |store: GuardedRedis, attacker: u32| {
         let policies = ["second", "minute", "hour"].map(|name| Policy::new(name, Quota::per_hour(10)));
         let mut keys = [0_u8, 1].map(|n| Key::from(format!("{attacker}{n}{}", ",".repeat(400_000))));
         loop {
@@ -226,7 +226,7 @@ async fn keys_of_400_kb_do_not_lift_the_limit_on_guesses() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refunded_log_ins_do_not_lift_the_limit_on_guesses() {
     let _alone = ALONE.lock().await;
-    let attack = async |store: Guarded, attacker: u32| {
+    let attack = async |store: GuardedRedis, attacker: u32| {
         let policy = log_ins();
         let key = Key::from(attacker);
         loop {
@@ -251,7 +251,7 @@ async fn refunded_log_ins_do_not_lift_the_limit_on_guesses() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_that_nobody_settles_do_not_lift_the_limit_on_guesses() {
     let _alone = ALONE.lock().await;
-    let attack = async |store: Guarded, attacker: u32| {
+    let attack = async |store: GuardedRedis, attacker: u32| {
         let tokens = Limiter::new([Policy::new("tokens", Quota::per_minute(10_000))]).store(store);
         let key = Key::from(attacker);
         loop {
@@ -269,7 +269,7 @@ async fn streams_that_nobody_settles_do_not_lift_the_limit_on_guesses() {
 async fn requests_of_a_large_cost_do_not_lift_the_limit_on_guesses() {
     let _alone = ALONE.lock().await;
     for layout in [SlidingLogLayout::List, SlidingLogLayout::SortedSet] {
-        let attack = async |store: Guarded, attacker: u32| {
+        let attack = async |store: GuardedRedis, attacker: u32| {
             let policy =
                 Policy::new("bytes", Quota::per_second(100_000)).with_algorithm(Algorithm::SLIDING_LOG);
             let key = Key::from(attacker);
@@ -285,7 +285,7 @@ async fn requests_of_a_large_cost_do_not_lift_the_limit_on_guesses() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn denials_by_a_ring_of_a_thousand_do_not_lift_the_limit_on_guesses() {
     let _alone = ALONE.lock().await;
-    let attack = async |store: Guarded, attacker: u32| {
+    let attack = async |store: GuardedRedis, attacker: u32| {
         let buckets = Algorithm::SlidingBuckets { buckets: 1_000 };
         let policy = Policy::new("ring", Quota::per_hour(2)).with_algorithm(buckets);
         let key = Key::from(attacker);

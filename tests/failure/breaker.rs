@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::failure::CircuitState;
-use tollgate::failure::{Breaker, BreakerError, CircuitView};
+use tollgate::failure::{CircuitView, GuardError, Guarded};
 use tollgate::store::{Check, ErrorKind, Grant, Reply, Stamp, Store, StoreError, Times, Verdict};
 use tollgate::{CircuitBreaker, Key, ManualClock, Policy, Quota, RateLimitLayer, StoreExt};
 use tollgate_tests::{
@@ -27,7 +27,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(1_500);
 struct Bench {
     inner: Failing,
     time: ManualClock,
-    store: Breaker<Failing>,
+    store: Guarded<Failing>,
     circuit: CircuitView,
 }
 
@@ -47,7 +47,7 @@ fn acquire<S: Store>(store: &S) -> Reply<Result<Verdict, S::Error>, S::Acquire> 
 }
 
 impl Bench {
-    async fn ask(&self) -> Result<Verdict, BreakerError<Fault>> {
+    async fn ask(&self) -> Result<Verdict, GuardError<Fault>> {
         acquire(&self.store).wait().await
     }
 
@@ -61,8 +61,8 @@ impl Bench {
     }
 }
 
-fn is_open(answer: &Result<Verdict, BreakerError<Fault>>) -> bool {
-    matches!(answer, Err(BreakerError::Open { .. }))
+fn is_open(answer: &Result<Verdict, GuardError<Fault>>) -> bool {
+    matches!(answer, Err(GuardError::Open { .. }))
 }
 
 const FAULTS: [Connection; 3] = [
@@ -87,7 +87,7 @@ async fn a_failing_store_is_not_asked_until_the_probe_is_due() {
         bench.time.advance(FIRST_WAIT);
         assert_eq!(
             bench.ask().await,
-            Err(BreakerError::Store(match fault {
+            Err(GuardError::Store(match fault {
                 Connection::Fails(fault) | Connection::FailsLater(fault) => fault,
                 other => panic!("{other:?}"),
             }))
@@ -110,7 +110,7 @@ async fn an_open_circuit_reports_when_to_retry() {
     let bench = bench(Connection::Works);
     bench.open(FAULTS[0]).await;
     bench.time.advance(Duration::from_millis(400));
-    let Err(BreakerError::Open { retry_in }) = bench.ask().await else { panic!("open") };
+    let Err(GuardError::Open { retry_in }) = bench.ask().await else { panic!("open") };
     assert!(
         retry_in >= Duration::from_millis(600) && retry_in <= Duration::from_millis(1_100),
         "{retry_in:?}"
@@ -127,13 +127,13 @@ async fn a_misconfiguration_never_opens_the_circuit_and_ends_an_outage() {
     for wrong in [Connection::Fails(Fault::WrongPassword), Connection::FailsLater(Fault::WrongPassword)] {
         let bench = bench(wrong);
         for _ in 0..200 {
-            assert_eq!(bench.ask().await, Err(BreakerError::Store(Fault::WrongPassword)));
+            assert_eq!(bench.ask().await, Err(GuardError::Store(Fault::WrongPassword)));
         }
         assert_eq!(bench.circuit.state(), CircuitState::Closed);
         bench.open(FAULTS[0]).await;
         bench.inner.set(wrong);
         bench.time.advance(FIRST_WAIT);
-        assert_eq!(bench.ask().await, Err(BreakerError::Store(Fault::WrongPassword)));
+        assert_eq!(bench.ask().await, Err(GuardError::Store(Fault::WrongPassword)));
         assert_eq!(bench.circuit.state(), CircuitState::Closed, "it is to be seen");
     }
 }
@@ -261,8 +261,8 @@ async fn an_open_circuit_refuses_refunds_and_resets_until_a_probe_is_due() {
     bench.inner.set(Connection::Works);
     let asked = bench.inner.asked();
     for _ in 0..2 {
-        assert!(matches!(bench.store.refund(&grant), Reply::Now(Err(BreakerError::Open { .. }))));
-        assert!(matches!(bench.store.reset(&key, &[&policy]), Reply::Now(Err(BreakerError::Open { .. }))));
+        assert!(matches!(bench.store.refund(&grant), Reply::Now(Err(GuardError::Open { .. }))));
+        assert!(matches!(bench.store.reset(&key, &[&policy]), Reply::Now(Err(GuardError::Open { .. }))));
         assert!(bench.store.settle(&grant, 5).await.is_err_and(|error| error.executed_nothing()));
         assert!(bench.store.renew(&grant).await.is_err());
         bench.time.advance(FIRST_WAIT / 2);
@@ -358,7 +358,7 @@ async fn an_overloaded_queue_does_not_count_as_a_store_failure() {
     time.advance(FIRST_WAIT);
     // The probe was never sent: the next request is one.
     for _ in 0..2 {
-        assert_eq!(acquire(&store).wait().await, Err(BreakerError::Store(*call.lock().unwrap())));
+        assert_eq!(acquire(&store).wait().await, Err(GuardError::Store(*call.lock().unwrap())));
     }
 }
 
@@ -367,7 +367,50 @@ async fn clones_share_a_circuit() {
     let bench = bench(Connection::Works);
     let clone = bench.store.clone();
     bench.open(FAULTS[0]).await;
-    assert!(matches!(acquire(&clone), Reply::Now(Err(BreakerError::Open { .. }))));
+    assert!(matches!(acquire(&clone), Reply::Now(Err(GuardError::Open { .. }))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_after_the_circuit_breaker_counts_as_a_failure() {
+    let store = failing(Connection::IsSilent).circuit_breaker(settings()).timeout(TIMEOUT);
+    for _ in 0..3 {
+        let (answer, elapsed) = timed(acquire(&store).wait()).await;
+        assert_eq!((answer, elapsed), (Err(GuardError::Elapsed(TIMEOUT)), TIMEOUT));
+    }
+    assert_eq!(store.circuit().state(), CircuitState::Open);
+    assert!(is_open(&acquire(&store).wait().await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_times_out_has_failed() {
+    let bench = bench(Connection::Works);
+    let store = bench.store.clone().timeout(TIMEOUT);
+    bench.open(FAULTS[0]).await;
+    bench.inner.set(Connection::IsSilent);
+    bench.time.advance(FIRST_WAIT);
+    assert_eq!(acquire(&store).wait().await, Err(GuardError::Elapsed(TIMEOUT)));
+    assert_eq!(bench.circuit.state(), CircuitState::Open);
+    assert!(is_open(&bench.ask().await), "it was not abandoned");
+}
+
+#[tokio::test]
+async fn a_second_circuit_breaker_replaces_the_first() {
+    let first = failing(FAULTS[0]).circuit_breaker(settings().failures_in_a_row(1));
+    let second = first.clone().circuit_breaker(settings());
+    for opens in [false, false, true] {
+        assert!(matches!(acquire(&second).wait().await, Err(GuardError::Store(_))));
+        assert_eq!(second.circuit().state() == CircuitState::Open, opens);
+    }
+    assert_eq!(first.circuit().state(), CircuitState::Closed);
+}
+
+#[tokio::test]
+async fn the_circuit_of_a_store_without_a_breaker_is_closed() {
+    let store = failing(FAULTS[0]).timeout(TIMEOUT);
+    for _ in 0..200 {
+        assert!(acquire(&store).wait().await.is_err());
+    }
+    assert_eq!(store.circuit().state(), CircuitState::Closed);
 }
 
 /// A silent store costs the timeout three times. Then the circuit is open.

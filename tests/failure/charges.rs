@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::failure::CircuitState;
-use tollgate::failure::Fallback;
+use tollgate::failure::{Answering, ByShare, Guarded};
 use tollgate::store::NeverFails;
 
 use tollgate::{
@@ -161,10 +161,7 @@ async fn what_passed_open_and_was_not_used_takes_nothing_from_the_charge() {
     assert_eq!(left(&limiter).await, 600);
 }
 
-fn with_a_half(
-    inner: &Failing,
-    fallback: &MemoryStore,
-) -> Fallback<tollgate::failure::Timeout<Failing>, MemoryStore> {
+fn with_a_half(inner: &Failing, fallback: &MemoryStore) -> Answering<Guarded<Failing>, ByShare<MemoryStore>> {
     inner.clone().timeout(TIMEOUT).fall_back_to(fallback.clone(), HALF)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use tollgate::extract::global;
-use tollgate::failure::Fallback;
+use tollgate::failure::{Answering, ByShare, Guarded};
 use tollgate::{
     Algorithm, Fields, Head, Key, Limiter, MemoryStore, Policy, PolicyError, PolicyExt, Quota,
     RateLimitLayer, Reason, RequestLimiter, SetupError, Share, StoreExt,
@@ -20,7 +20,7 @@ use crate::failure::{FAILURES, TIMEOUT, failing};
 const THIRD: Share = Share::new(1, 3);
 
 /// That store, and another in memory for a third of what it grants.
-fn with_a_third(inner: &Failing) -> Fallback<tollgate::failure::Timeout<Failing>, MemoryStore> {
+fn with_a_third(inner: &Failing) -> Answering<Guarded<Failing>, ByShare<MemoryStore>> {
     inner.clone().timeout(TIMEOUT).fall_back_to(store(&clock()), THIRD)
 }
 

@@ -9,6 +9,7 @@ mod fallback;
 mod log;
 mod policies;
 mod server;
+mod size;
 mod slots;
 mod timeout;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::advance;
 use tollgate::SetupError;
-use tollgate::failure::{BreakerError, TimeoutError};
+use tollgate::failure::GuardError;
 use tollgate::store::{Check, ErrorKind, Grant, Reply, Stamp, Store, StoreError, Times, Verdict};
 use tollgate::{Key, Policy, Quota, StoreExt};
 use tollgate_tests::{Connection, Fault, poll_once, timed};
@@ -14,7 +14,7 @@ use tollgate_tests::{Connection, Fault, poll_once, timed};
 use crate::failure::{TIMEOUT, failing};
 
 const MS: Duration = Duration::from_millis(1);
-const ELAPSED: TimeoutError<Fault> = TimeoutError::Elapsed(TIMEOUT);
+const ELAPSED: GuardError<Fault> = GuardError::Elapsed(TIMEOUT);
 
 fn policy() -> Policy {
     Policy::new("p", Quota::per_day(5))
@@ -71,7 +71,7 @@ fn an_immediate_answer_creates_no_timer() {
     let limited = store.clone().timeout(TIMEOUT);
     assert!(matches!(take(&limited), Reply::Now(Ok(verdict)) if verdict.is_granted()));
     store.set(Connection::Fails(Fault::Unreachable));
-    assert!(matches!(take(&limited), Reply::Now(Err(TimeoutError::Store(Fault::Unreachable)))));
+    assert!(matches!(take(&limited), Reply::Now(Err(GuardError::Store(Fault::Unreachable)))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,7 +82,7 @@ async fn a_timeout_passes_on_the_errors_of_the_store() {
         for connection in [Connection::Fails(fault), Connection::FailsLater(fault)] {
             store.set(connection);
             let error = take(&limited).wait().await.unwrap_err();
-            assert_eq!(error, TimeoutError::Store(fault));
+            assert_eq!(error, GuardError::Store(fault));
             assert_eq!(error.is_transient(), fault.is_transient());
             assert_eq!(error.is_timeout(), fault.is_timeout());
             assert_eq!((error.to_string(), error.source().is_none()), (fault.to_string(), true));
@@ -117,6 +117,24 @@ async fn a_timeout_beyond_the_end_of_time_never_fires() {
     let store = failing(Connection::IsSlow(day)).timeout(Duration::MAX);
     let (answer, elapsed) = timed(take(&store).wait()).await;
     assert_eq!((answer.is_ok(), elapsed), (true, day));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shortest_of_several_timeouts_holds() {
+    for limits in [[TIMEOUT, 3 * TIMEOUT], [3 * TIMEOUT, TIMEOUT]] {
+        let store = failing(Connection::IsSilent).timeout(limits[0]).timeout(limits[1]);
+        let (answer, elapsed) = timed(take(&store).wait()).await;
+        assert_eq!((answer, elapsed), (Err(ELAPSED), TIMEOUT));
+        assert_eq!(store.wait_limit(), Some(TIMEOUT));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_holds_through_a_wrapper_between_it_and_the_store() {
+    let store = failing(Connection::IsSilent).timeout(3 * TIMEOUT).deny_cache(10).timeout(TIMEOUT);
+    let (answer, elapsed) = timed(take(&store).wait()).await;
+    assert!(answer.is_err_and(|error| error.is_timeout()));
+    assert_eq!((elapsed, store.wait_limit()), (TIMEOUT, Some(TIMEOUT)));
 }
 
 #[test]
@@ -160,10 +178,9 @@ impl StoreError for Particular {
 
 #[test]
 fn wrappers_pass_on_whether_an_error_is_transient_or_a_timeout() {
-    let (limited, broken) = (TimeoutError::Store(Particular), BreakerError::Store(Particular));
-    assert_eq!((limited.is_transient(), limited.is_timeout()), (false, true));
-    assert_eq!((broken.is_transient(), broken.is_timeout()), (false, true));
+    let failed = GuardError::Store(Particular);
+    assert_eq!((failed.is_transient(), failed.is_timeout()), (false, true));
     assert_eq!((ELAPSED.is_transient(), ELAPSED.is_timeout()), (true, true));
-    let open = BreakerError::<Particular>::Open { retry_in: TIMEOUT };
+    let open = GuardError::<Particular>::Open { retry_in: TIMEOUT };
     assert_eq!((open.is_transient(), open.is_timeout()), (true, false));
 }

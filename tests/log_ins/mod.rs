@@ -21,7 +21,7 @@ use hyper_util::rt::TokioExecutor;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::failure::FailurePolicy;
+use tollgate::failure::{Answering, Fixed};
 use tollgate::store::{Check, Store, Times};
 use tollgate::{Key, Limiter, StoreExt};
 use tollgate_conformance::random::Random;
@@ -252,7 +252,7 @@ impl Fleet {
     }
 
     /// The failures of names, as another process sees them.
-    async fn failures(&self) -> Limiter<FailurePolicy<RedisStore>> {
+    async fn failures(&self) -> Limiter<Answering<RedisStore, Fixed>> {
         let store = RedisStore::builder(&self.redis.url()).connect().await.unwrap();
         Limiter::new([failures()]).store(store.fail_closed())
     }

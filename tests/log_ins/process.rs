@@ -17,7 +17,7 @@ use axum::routing::get;
 use http::{HeaderMap, StatusCode};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
-use tollgate::failure::{FailurePolicy, Timeout};
+use tollgate::failure::{Answering, Fixed, Guarded};
 use tollgate::{Algorithm, Denial, Key, Limiter, Policy, Quota, StoreExt};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Claims, serve};
@@ -26,9 +26,9 @@ use plan::failures;
 
 #[derive(Clone)]
 struct LogIns {
-    turns: Limiter<FailurePolicy<Timeout<RedisStore>>>,
-    names: Limiter<FailurePolicy<RedisStore>>,
-    addresses: Limiter<FailurePolicy<RedisStore>>,
+    turns: Limiter<Answering<Guarded<RedisStore>, Fixed>>,
+    names: Limiter<Answering<RedisStore, Fixed>>,
+    addresses: Limiter<Answering<RedisStore, Fixed>>,
     /// A line for each password that was checked.
     checked: Arc<File>,
 }

@@ -13,7 +13,7 @@ use tokio::runtime::Builder;
 use tokio::task::yield_now;
 use tollgate::Outcome;
 use tollgate::extract::header;
-use tollgate::failure::FailurePolicy;
+use tollgate::failure::{Answering, Fixed};
 use tollgate::scale::Leases;
 use tollgate::store::{BoxStore, Source, Store, StoreError};
 use tollgate::usage::UsageTotals;
@@ -53,7 +53,7 @@ use Capability::{
 /// Two capabilities, and the limiter that has both.
 struct Pair<S: Store> {
     both: [Capability; 2],
-    limiter: RequestLimiter<FailurePolicy<BoxStore<S::Error>>>,
+    limiter: RequestLimiter<Answering<BoxStore<S::Error>, Fixed>>,
     leases: Option<Leases<S>>,
     store: S,
     time: ManualClock,

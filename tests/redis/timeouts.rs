@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::failure::TimeoutError;
+use tollgate::failure::GuardError;
 use tollgate::store::{Check, ErrorKind, Grant, Stamp, Store, StoreError, Times};
 use tollgate::{Clock, Key, Policy, Quota, StoreExt};
 use tollgate_redis::RedisStore;
@@ -443,12 +443,12 @@ async fn a_timeout_around_the_store_needs_no_timer_of_its_own() {
     server.pause().unwrap();
     let asked = store.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait();
     let error = timeout(Duration::from_secs(30), asked).await.expect("an end").unwrap_err();
-    assert!(matches!(error, TimeoutError::Store(_)), "{error}");
+    assert!(matches!(error, GuardError::Store(_)), "{error}");
     assert_eq!(error.kind(), ErrorKind::Timeout);
     // The outer wrapper cannot leave its timeout to a wrapper, so it has a timer.
     let twice = store.timeout(MS);
     let asked = twice.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait();
-    assert!(matches!(asked.await.unwrap_err(), TimeoutError::Elapsed(MS)));
+    assert!(matches!(asked.await.unwrap_err(), GuardError::Elapsed(MS)));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tollgate::failure::FailurePolicy;
+use tollgate::failure::{Answering, Fixed};
 use tollgate::scale::Leases;
 use tollgate::store::{Store, StoreError};
 use tollgate::{Algorithm, Key, Lease, Limiter, ManualClock, MemoryStore, Policy, Quota, Reason, StoreExt};
@@ -17,7 +17,7 @@ const LIFE: Duration = Duration::from_secs(1);
 
 const CHECKS: u64 = 6_000;
 
-type InMemory = Limiter<FailurePolicy<Leases<MemoryStore>>>;
+type InMemory = Limiter<Answering<Leases<MemoryStore>, Fixed>>;
 
 fn blocking() -> Policy {
     let policy = Policy::new("api", Quota::per_day(1_000_000)).with_algorithm(Algorithm::FIXED_WINDOW);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::{JoinSet, block_in_place};
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::failure::{Breaker, Timeout};
+use tollgate::failure::Guarded;
 use tollgate::scale::Leases;
 use tollgate::store::{BoxStore, Check, Store, StoreError, Times, Verdict};
 use tollgate::{Algorithm, CircuitBreaker, Key, Lease, MemoryStore, Policy, Quota, Share, StoreExt};
@@ -84,12 +84,10 @@ fn is_of_the_store(verdict: &Verdict) -> bool {
     !verdict.each().is_empty() && verdict.share().is_none()
 }
 
-type Guarded = Breaker<Timeout<RedisStore>>;
-
 /// A store with leases and a failure policy, as users write it.
 struct Scene {
     store: BoxStore<Infallible>,
-    leased: Leases<Guarded>,
+    leased: Leases<Guarded<RedisStore>>,
     redis: RedisStore,
 }
 

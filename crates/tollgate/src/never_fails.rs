@@ -10,7 +10,7 @@
     note = "write `.fall_back_to(MemoryStore::new(), Share::new(1, 3))` after the store to grant a third of each quota here \
             while it fails, `.fail_closed()` to refuse requests, or `.fail_open()` to let them pass without limit",
     note = "a store over a network needs `.timeout(..)` before that, or requests wait for as long as it does; \
-            `.circuit_breaker(..)` after it spares them that wait",
+            `.circuit_breaker(..)` spares them that wait",
     note = "these are methods of the trait `tollgate::StoreExt`"
 )]
 pub trait NeverFails: sealed::Sealed + Send + 'static {

@@ -18,9 +18,9 @@ use tollgate_core::UsageLog;
 
 pub use crate::never_fails::NeverFails;
 
-use crate::failure::{Breaker, CircuitBreaker, FailurePolicy, Fallback, Timeout};
 #[cfg(doc)]
-use crate::failure::{BreakerError, TimeoutError};
+use crate::failure::GuardError;
+use crate::failure::{Answering, ByShare, CircuitBreaker, Fixed, Guarded};
 use crate::scale::{DenyCache, Lease, Leases};
 use crate::setup_error::{SetupError, or_panic};
 #[cfg(feature = "top-keys")]
@@ -28,7 +28,7 @@ use crate::usage::top_keys::{Recorder, UsageCounter};
 
 /// The wrappers of a [`Store`]. Each is a store around this one.
 ///
-/// Order matters: the timeout, the circuit breaker, leases, the cache of denials, the failure
+/// Order matters: the timeout and the circuit breaker, leases, the cache of denials, the failure
 /// policy, and last the counter of usage. The modules [`failure`](crate::failure) and
 /// [`scale`](crate::scale) say why.
 ///
@@ -46,18 +46,18 @@ use crate::usage::top_keys::{Recorder, UsageCounter};
 ///     .store(store.fail_closed());
 /// ```
 pub trait StoreExt: Store {
-    /// Fails with [`TimeoutError::Elapsed`] if an answer of this store takes longer than `limit`,
-    /// counted from the call.
+    /// Fails with [`GuardError::Elapsed`] if an answer of this store takes longer than `limit`,
+    /// counted from the call. The shortest of several timeouts holds.
     ///
     /// An answer that is available at once needs no timer. Nor does a store that
     /// [ends waits by itself](Store::end_waits_after), such as `RedisStore`: it fails with an error
     /// of its own, of the kind [`Timeout`](ErrorKind::Timeout).
     ///
     /// # Panics
-    /// If `limit` is zero. Also outside of a tokio runtime with a timer, where the store is asked
-    /// or its answer awaited, if the answer is not available at once.
+    /// If `limit` is zero. Also where an answer that is not available at once is awaited outside of
+    /// a tokio runtime with a timer, if the store does not end waits by itself.
     #[track_caller]
-    fn timeout(self, limit: Duration) -> Timeout<Self> {
+    fn timeout(self, limit: Duration) -> Guarded<Self> {
         or_panic(self.try_timeout(limit))
     }
 
@@ -73,20 +73,22 @@ pub trait StoreExt: Store {
     /// let from_a_config_file = Duration::ZERO;
     /// assert_eq!(MemoryStore::new().try_timeout(from_a_config_file).unwrap_err(), SetupError::ZeroTimeout);
     /// ```
-    fn try_timeout(self, limit: Duration) -> Result<Timeout<Self>, SetupError> {
-        Timeout::try_new(self, limit)
+    fn try_timeout(self, limit: Duration) -> Result<Guarded<Self>, SetupError> {
+        Guarded::new(self).try_timeout(limit)
     }
 
     /// Stops asking this store while it keeps failing. Requests then fail at once with
-    /// [`BreakerError::Open`], except for a probe from time to time, which shows whether the store
+    /// [`GuardError::Open`], except for a probe from time to time, which shows whether the store
     /// is back. Only [transient](StoreError::is_transient) errors count.
     ///
-    /// Put it after a [`timeout`](StoreExt::timeout), without which a silent store never fails,
-    /// and before the failure policy. Callers should wait longer than the timeout: a request whose
-    /// caller leaves earlier does not count as failed. Keep the timeout no longer than the first
-    /// wait: otherwise a probe is replaced before it fails.
-    fn circuit_breaker(self, settings: CircuitBreaker) -> Breaker<Self> {
-        Breaker::new(self, settings)
+    /// Set a [`timeout`](StoreExt::timeout) too, before or after it: otherwise a silent store never
+    /// fails. Put both before the failure policy. A second circuit breaker replaces the first.
+    ///
+    /// Callers should wait longer than the timeout: a request whose caller leaves earlier does not
+    /// count as failed. Keep the timeout no longer than the first wait: otherwise a probe is
+    /// replaced before it fails.
+    fn circuit_breaker(self, settings: CircuitBreaker) -> Guarded<Self> {
+        Guarded::new(self).circuit_breaker(settings)
     }
 
     /// Lets `fallback`, such as a [`MemoryStore`](crate::MemoryStore), decide while this store
@@ -101,11 +103,11 @@ pub trait StoreExt: Store {
     ///
     /// Do not nest fallbacks: fields then show the share of the outer one, and refunds go to its
     /// store.
-    fn fall_back_to<F>(self, fallback: F, share: Share) -> Fallback<Self, F>
+    fn fall_back_to<F>(self, fallback: F, share: Share) -> Answering<Self, ByShare<F>>
     where
         F: Store<Error = Infallible>,
     {
-        Fallback::new(self, fallback, share)
+        Answering::by_share(self, fallback, share)
     }
 
     /// Lets requests pass while this store fails, without limit. They are not delayed, and their
@@ -114,15 +116,15 @@ pub trait StoreExt: Store {
     /// **Callers can switch limits off with it.** A decision that comes too late is a failure, and
     /// load makes decisions late. A caller that produces such load passes, and so do all others.
     /// Prefer [`fall_back_to`](StoreExt::fall_back_to), under which a limit stays.
-    fn fail_open(self) -> FailurePolicy<Self> {
-        FailurePolicy::open(self)
+    fn fail_open(self) -> Answering<Self, Fixed> {
+        Answering::open(self)
     }
 
     /// Refuses requests while this store fails, with
     /// [`Reason::Unavailable`](crate::Reason::Unavailable): a layer answers 503 with a problem
     /// document and `Retry-After`. Requests that cost nothing pass.
-    fn fail_closed(self) -> FailurePolicy<Self> {
-        FailurePolicy::closed(self)
+    fn fail_closed(self) -> Answering<Self, Fixed> {
+        Answering::closed(self)
     }
 
     /// Decides requests of busy keys by units that this process fetched ahead of demand.

@@ -17,8 +17,8 @@
 //! let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
 //! ```
 //!
-//! Each wrapper acts on the store before it. Put the timeout first, then the circuit breaker, then
-//! the failure policy:
+//! Each wrapper acts on the store before it, so put the failure policy last. The timeout and the
+//! circuit breaker are one wrapper, [`Guarded`], and stand in any order:
 //!
 //! | wrapper | what it does | choose it |
 //! |---|---|---|
@@ -93,9 +93,9 @@
 //! ```
 //!
 //! # A timeout does not undo a charge
-//! A late store may have decided, or may still decide. A request that [`FailurePolicy`] lets pass
-//! or refuses after a timeout may therefore be charged: once at most, and the charge stays. A
-//! request that [`Fallback`] decides may be charged in both stores.
+//! A late store may have decided, or may still decide. A request that passes or is refused after a
+//! timeout, because the policy is open or closed, may therefore be charged: once at most, and the
+//! charge stays. A request that a fallback decides may be charged in both stores.
 //!
 //! A set with a slot of [requests in flight](crate::Policy::in_flight) is the exception, if the
 //! store has [`sent_claims`](crate::store::Store::sent_claims), as `RedisStore` has: what it grants
@@ -114,9 +114,9 @@
 //! - A request that costs nothing passes, as always.
 //!
 //! # Events
-//! [`FailurePolicy::observe`] and [`Fallback::observe`] report what decided each request and how
-//! the store failed. [`CircuitBreaker::observe`](crate::CircuitBreaker::observe) reports changes of
-//! the circuit, and [`Breaker::circuit`] shows its state at any time. The chapter
+//! [`Answering::observe`] reports what decided each request and how the store failed.
+//! [`CircuitBreaker::observe`](crate::CircuitBreaker::observe) reports changes of the circuit, and
+//! [`Guarded::circuit`] shows its state at any time. The chapter
 //! [watching](crate::guide::watching) has metrics of both.
 //!
 //! ```
@@ -146,28 +146,34 @@
 //! `debug` adds a line for each failure, with its kind, and for each change of a circuit. The level
 //! `trace` adds one for each decision, with its source. No line contains a key.
 
+mod answering;
 mod both;
-mod breaker;
+mod by_share;
 mod circuit;
 mod circuit_state;
 mod event;
-mod fallback;
+mod fixed;
+mod guard;
+mod guard_error;
+mod guarding;
 #[cfg(feature = "tracing")]
 mod log;
 mod outage;
-mod policy;
 #[cfg(test)]
 mod schedules;
 mod settings;
-mod timeout;
+mod shared_circuit;
+mod substitute;
 
-// The breaker's, which its schedules replace by loom's.
+// The circuit's, which its schedules replace by loom's.
 use std::sync;
 
-pub use breaker::{Breaker, BreakerError, CircuitView};
+pub use answering::Answering;
+pub use by_share::ByShare;
 pub use circuit_state::CircuitState;
 pub use event::Event;
-pub use fallback::Fallback;
-pub use policy::FailurePolicy;
+pub use fixed::Fixed;
+pub use guard::Guarded;
+pub use guard_error::GuardError;
 pub use settings::CircuitBreaker;
-pub use timeout::{Timeout, TimeoutError};
+pub use shared_circuit::CircuitView;

@@ -1,36 +1,26 @@
 //! Every order in which threads reach a circuit breaker.
 
-// The breaker once more, whose `super::sync` is loom's.
+// The circuit once more, whose `super::sync` is loom's.
 #[allow(clippy::duplicate_mod, dead_code, unreachable_pub)]
-#[path = "breaker.rs"]
-mod breaker;
+#[path = "shared_circuit.rs"]
+mod shared_circuit;
 
 use std::fmt;
-use std::future::{Ready, ready};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use loom::sync::atomic::AtomicU64;
 use loom::{sync, thread};
-use tollgate_core::{
-    Check, Clock, ErrorKind, Grant, Key, ManualClock, Policy, Quota, Reply, Store, StoreError, Times,
-    Timestamp, Verdict,
-};
+use tollgate_core::{Clock, ErrorKind, ManualClock, StoreError, Timestamp};
 
-use self::breaker::{Breaker, BreakerError, CircuitView};
+use self::shared_circuit::{CircuitView, Role, SharedCircuit};
 use super::circuit_state::CircuitState;
 use super::settings::CircuitBreaker;
 use super::{circuit, circuit_state, event, settings};
 
 /// Longer than the wait for a probe.
 const LATER: Duration = Duration::from_secs(10);
-
-/// A store that fails each check that costs something. Its answers come later.
-#[derive(Clone)]
-struct FailsCharges;
 
 #[derive(Debug)]
 struct Failure;
@@ -49,40 +39,22 @@ impl StoreError for Failure {
     }
 }
 
-impl Store for FailsCharges {
-    type Error = Failure;
-    type Acquire = Ready<Result<Verdict, Failure>>;
-    type Done = Ready<Result<(), Failure>>;
-
-    fn acquire(&self, set: &[Check<'_>], _: Times) -> Reply<Result<Verdict, Failure>, Self::Acquire> {
-        let fails = set.iter().any(|check| check.cost > 0);
-        Reply::Later(ready(if fails { Err(Failure) } else { Ok(Verdict::without_statuses(1)) }))
-    }
-
-    fn refund(&self, _: &[Grant<'_>]) -> Reply<Result<(), Failure>, Self::Done> {
-        Reply::Now(Ok(()))
-    }
-
-    fn reset(&self, _: &Key, _: &[&Policy]) -> Reply<Result<(), Failure>, Self::Done> {
-        Reply::Now(Ok(()))
-    }
+/// A request that reached the store, which fails it or not. Dropped, its caller has left.
+struct Asked {
+    shared: Arc<SharedCircuit>,
+    role: Role,
+    fails: bool,
 }
-
-/// A request that reached the store.
-type Asked = <Breaker<FailsCharges> as Store>::Acquire;
 
 fn answered(asked: Asked) {
-    let answer = pin!(asked).poll(&mut Context::from_waker(Waker::noop()));
-    assert!(matches!(answer, Poll::Ready(Ok(_) | Err(BreakerError::Store(_)))));
+    asked.shared.record(asked.role, asked.fails.then_some(&Failure));
 }
 
-/// A breaker that one failure opens, and its clock.
+/// A circuit that one failure opens, and its clock.
 struct SharedBreaker {
-    breaker: Breaker<FailsCharges>,
+    shared: Arc<SharedCircuit>,
     circuit: CircuitView,
     clock: ManualClock,
-    policy: Policy,
-    key: Key,
     /// Probes without a result. Of loom, so that others run meanwhile.
     in_flight: AtomicU64,
 }
@@ -91,20 +63,15 @@ impl SharedBreaker {
     fn start() -> SharedBreaker {
         let clock = ManualClock::new(Timestamp::from_micros(1_000_000));
         let settings = CircuitBreaker::default().failures_in_a_row(1);
-        let breaker = Breaker::new(FailsCharges, settings.clock(Clock::from(&clock)));
-        let circuit = breaker.circuit();
-        let (policy, key) = (Policy::new("api", Quota::per_day(1_000)), Key::from("ada"));
-        SharedBreaker { breaker, circuit, clock, policy, key, in_flight: AtomicU64::new(0) }
+        let shared = Arc::new(SharedCircuit::new(settings.clock(Clock::from(&clock))));
+        let circuit = CircuitView::of(Some(Arc::clone(&shared)));
+        SharedBreaker { shared, circuit, clock, in_flight: AtomicU64::new(0) }
     }
 
     /// A request that fails or not, if it reaches the store.
     fn ask(&self, fails: bool) -> Option<Asked> {
-        let check = Check::new(&self.policy, &self.key, fails.into());
-        match self.breaker.acquire(&[check], Times::ONCE) {
-            Reply::Later(asked) => Some(asked),
-            Reply::Now(Err(BreakerError::Open { .. })) => None,
-            Reply::Now(answer) => panic!("{answer:?}"),
-        }
+        let role = self.shared.admit().ok()?;
+        Some(Asked { shared: Arc::clone(&self.shared), role, fails })
     }
 
     fn pass(&self, fails: bool) -> Asked {

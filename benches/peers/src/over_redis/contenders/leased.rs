@@ -8,7 +8,7 @@ use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use redis::Client;
 use tollgate::extract::header;
-use tollgate::failure::Timeout;
+use tollgate::failure::Guarded;
 use tollgate::store::{NeverFails, Store};
 use tollgate::{Fields, Lease, MemoryStore, PolicyExt, RateLimitLayer, StoreExt};
 use tollgate_redis::RedisStore;
@@ -94,14 +94,14 @@ fn lease() -> Lease {
     Lease::at_most(1_000_000).lasting(Duration::from_secs(1))
 }
 
-async fn connect(setup: &Setup) -> Result<Timeout<RedisStore>, Failure> {
+async fn connect(setup: &Setup) -> Result<Guarded<RedisStore>, Failure> {
     Ok(RedisStore::connect(&setup.url).await?.timeout(TIMEOUT))
 }
 
 async fn over_redis<S, F>(setup: Setup, wrap: F) -> Result<Box<dyn Subject>, Failure>
 where
     S: Store<Error: NeverFails>,
-    F: FnOnce(Timeout<RedisStore>) -> S,
+    F: FnOnce(Guarded<RedisStore>) -> S,
 {
     Ok(layer(&setup, wrap(connect(&setup).await?)))
 }

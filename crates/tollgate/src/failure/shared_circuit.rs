@@ -1,15 +1,11 @@
-//! The circuit breaker: a store that fails is not asked for a while.
+//! The circuit that clones of a store share: a store that fails is not asked for a while.
 
-use std::error::Error;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tollgate_core::{
-    After, Check, ErrorKind, Grant, Key, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Store,
-    StoreError, Then, Times, Timestamp, Verdict,
-};
+use tollgate_core::{ErrorKind, StoreError, Timestamp};
 
 use super::circuit::{Admission, Circuit, Probed};
 use super::circuit_state::CircuitState;
@@ -18,118 +14,18 @@ use super::settings::CircuitBreaker;
 use super::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::sync::{Mutex, MutexGuard};
 
-/// The reply of the store inside, which the circuit watches.
-type Watched<T, E, F> = Reply<Result<T, BreakerError<E>>, Then<F, Role>>;
-
-/// A [`Store`] behind a circuit breaker: see
-/// [`StoreExt::circuit_breaker`](crate::StoreExt::circuit_breaker).
-#[derive(Clone, Debug)]
-pub struct Breaker<S> {
-    store: S,
-    shared: Arc<SharedCircuit>,
-    is_in_shadow: bool,
-}
-
-impl<S: Store> Breaker<S> {
-    pub(crate) fn new(store: S, settings: CircuitBreaker) -> Breaker<S> {
-        Breaker { store, shared: Arc::new(SharedCircuit::new(settings)), is_in_shadow: false }
-    }
-
-    /// Returns a view of the circuit, for metrics. Do not use it for a health check that takes a
-    /// node out of service: requests are the probes, so without requests the circuit stays open.
-    pub fn circuit(&self) -> CircuitView {
-        CircuitView(Arc::clone(&self.shared))
-    }
-
-    #[inline]
-    fn ask<T, F>(
-        &self,
-        admitted: Result<Role, Duration>,
-        ask: impl FnOnce(&S) -> Reply<Result<T, S::Error>, F>,
-    ) -> Watched<T, S::Error, F>
-    where
-        F: Future<Output = Result<T, S::Error>>,
-    {
-        match admitted {
-            Ok(role) => ask(&self.store).then(&self.shared, role),
-            Err(retry_in) => Reply::Now(Err(BreakerError::Open { retry_in })),
-        }
-    }
-}
-
-impl<S: Store> Store for Breaker<S> {
-    type Error = BreakerError<S::Error>;
-    type Acquire = Then<S::Acquire, Role>;
-    type Done = Then<S::Done, Role>;
-
-    #[inline]
-    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
-        // No probe without checks: the answer would not show whether the store works.
-        let admitted = match set {
-            [] => Ok(Role::Uncounted),
-            _ if self.is_in_shadow => self.shared.admit_uncounted(true),
-            _ => self.shared.admit(),
-        };
-        self.ask(admitted, |store| store.acquire(set, times))
-    }
-
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done> {
-        let asks = grants.iter().any(|grant| grant.units > 0);
-        self.ask(self.shared.admit_uncounted(asks), |store| store.refund(grants))
-    }
-
-    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Self::Error> {
-        match self.shared.admit_uncounted(!grants.is_empty()) {
-            Ok(role) => role.after(&self.shared, self.store.settle(grants, total).await),
-            Err(retry_in) => Err(BreakerError::Open { retry_in }),
-        }
-    }
-
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Self::Error> {
-        match self.shared.admit_uncounted(!grants.is_empty()) {
-            Ok(role) => role.after(&self.shared, self.store.renew(grants).await),
-            Err(retry_in) => Err(BreakerError::Open { retry_in }),
-        }
-    }
-
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
-        self.ask(self.shared.admit_uncounted(!policies.is_empty()), |store| store.reset(key, policies))
-    }
-
-    fn node_of(&self, key: &Key) -> u64 {
-        self.store.node_of(key)
-    }
-
-    fn wait_limit(&self) -> Option<Duration> {
-        self.store.wait_limit()
-    }
-
-    fn sent_claims(&self) -> Option<&SentClaims> {
-        self.store.sent_claims()
-    }
-
-    fn patient(&self) -> Breaker<S> {
-        Breaker { store: self.store.patient(), ..self.clone() }
-    }
-
-    /// Its checks neither open the circuit nor are probes.
-    fn in_shadow(&self) -> Breaker<S> {
-        Breaker { store: self.store.in_shadow(), is_in_shadow: true, ..self.clone() }
-    }
-
-    fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
-        self.store.supports(policy)
-    }
-}
-
 /// A view of the state of a circuit. Does not keep the store alive.
 #[derive(Clone, Debug)]
-pub struct CircuitView(Arc<SharedCircuit>);
+pub struct CircuitView(Option<Arc<SharedCircuit>>);
 
 impl CircuitView {
-    /// The current state.
+    pub(super) fn of(circuit: Option<Arc<SharedCircuit>>) -> CircuitView {
+        CircuitView(circuit)
+    }
+
+    /// The current state: [`CircuitState::Closed`] without a circuit breaker.
     pub fn state(&self) -> CircuitState {
-        self.0.circuit().state()
+        self.0.as_ref().map_or(CircuitState::Closed, |circuit| circuit.circuit().state())
     }
 }
 
@@ -146,7 +42,8 @@ pub struct SharedCircuit {
     closings: AtomicU32,
 }
 
-/// The role of a request for the circuit.
+/// The role of a check for the circuit. Nothing else has one: the answers to refunds, corrections,
+/// renewals, resets, empty requests and checks in shadow do not count.
 #[derive(Debug)]
 pub enum Role {
     /// A check under a closed circuit, and how often the circuit had closed before. Its failure
@@ -154,9 +51,6 @@ pub enum Role {
     Passing(u32),
     /// The probe.
     Probe(Probe),
-    /// A refund, a correction, a renewal, a reset, an empty request or a check in shadow. Its
-    /// answer does not count.
-    Uncounted,
 }
 
 /// The probe with this number. If its caller leaves, the next request becomes the probe.
@@ -173,19 +67,8 @@ impl Drop for Probe {
     }
 }
 
-impl<T, E: StoreError> After<Result<T, E>> for Role {
-    type Shared = Arc<SharedCircuit>;
-    type Output = Result<T, BreakerError<E>>;
-
-    #[inline]
-    fn after(self, circuit: &Arc<SharedCircuit>, answer: Result<T, E>) -> Result<T, BreakerError<E>> {
-        circuit.record(self, answer.as_ref().err());
-        answer.map_err(BreakerError::Store)
-    }
-}
-
 impl SharedCircuit {
-    fn new(settings: CircuitBreaker) -> SharedCircuit {
+    pub(super) fn new(settings: CircuitBreaker) -> SharedCircuit {
         let seed = RandomState::new().hash_one(0);
         SharedCircuit {
             circuit: Mutex::new(Circuit::new(settings.clone(), seed)),
@@ -202,7 +85,7 @@ impl SharedCircuit {
 
     /// The role of a check, or the time until the next probe.
     #[inline]
-    fn admit(self: &Arc<Self>) -> Result<Role, Duration> {
+    pub(super) fn admit(self: &Arc<Self>) -> Result<Role, Duration> {
         match self.refuses_until.load(Ordering::Acquire) {
             0 => Ok(self.passing()),
             until => self.admit_at(until),
@@ -211,13 +94,13 @@ impl SharedCircuit {
 
     /// Refuses an operation that does not count until the next probe is due. It is never a probe.
     /// On a quiet node there is none, and corrections must not fail for ever.
-    fn admit_uncounted(&self, asks: bool) -> Result<Role, Duration> {
+    pub(super) fn admit_uncounted(&self) -> Result<(), Duration> {
         match self.refuses_until.load(Ordering::Acquire) {
-            until if asks && until > 0 => {
+            0 => Ok(()),
+            until => {
                 let left = Timestamp::from_micros(until).saturating_since(self.settings.clock.now());
-                if left.is_zero() { Ok(Role::Uncounted) } else { Err(left) }
+                if left.is_zero() { Ok(()) } else { Err(left) }
             }
-            _ => Ok(Role::Uncounted),
         }
     }
 
@@ -242,9 +125,8 @@ impl SharedCircuit {
 
     /// Records the result of an admitted request.
     #[inline]
-    fn record<E: StoreError>(&self, role: Role, error: Option<&E>) {
+    pub(super) fn record<E: StoreError>(&self, role: Role, error: Option<&E>) {
         match (role, error) {
-            (Role::Uncounted, _) => {}
             (Role::Passing(_), None) => {
                 // Once the count is full this is only a load, so threads do not contend for the
                 // line.
@@ -328,73 +210,5 @@ fn log(before: CircuitState, state: CircuitState) {
 impl fmt::Debug for SharedCircuit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedCircuit").field("state", &self.circuit().state()).finish_non_exhaustive()
-    }
-}
-
-/// Reasons why a store behind a circuit breaker did not answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BreakerError<E> {
-    /// The circuit is open, so the store was not asked. Nothing was charged.
-    Open {
-        /// The time until the next probe, at the latest.
-        retry_in: Duration,
-    },
-    /// The store failed.
-    Store(E),
-}
-
-impl<E: StoreError> StoreError for BreakerError<E> {
-    fn kind(&self) -> ErrorKind {
-        match self {
-            BreakerError::Open { .. } => ErrorKind::CircuitOpen,
-            BreakerError::Store(error) => error.kind(),
-        }
-    }
-
-    fn is_transient(&self) -> bool {
-        match self {
-            BreakerError::Open { .. } => true,
-            BreakerError::Store(error) => error.is_transient(),
-        }
-    }
-
-    fn call(&self) -> Option<u64> {
-        match self {
-            BreakerError::Open { .. } => None,
-            BreakerError::Store(error) => error.call(),
-        }
-    }
-
-    fn executed_nothing(&self) -> bool {
-        match self {
-            BreakerError::Open { .. } => true,
-            BreakerError::Store(error) => error.executed_nothing(),
-        }
-    }
-
-    fn is_timeout(&self) -> bool {
-        match self {
-            BreakerError::Open { .. } => false,
-            BreakerError::Store(error) => error.is_timeout(),
-        }
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for BreakerError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BreakerError::Open { .. } => f.write_str("the circuit breaker is open"),
-            BreakerError::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<E: Error> Error for BreakerError<E> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            BreakerError::Open { .. } => None,
-            // Skips the store's error, whose message `Display` already shows.
-            BreakerError::Store(error) => error.source(),
-        }
     }
 }

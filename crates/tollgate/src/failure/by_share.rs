@@ -1,0 +1,124 @@
+//! A fallback: another store decides, by a share of each quota, while the store fails.
+
+use std::convert::Infallible;
+
+use smallvec::SmallVec;
+use tollgate_core::{
+    After, Check, Grant, Key, OwnedCheck, Policy, PolicyError, Renewal, Reply, Settled, Share, Source, Store,
+    Then, Times, Verdict, Wait,
+};
+
+use super::outage::undecided;
+use super::substitute::Substitute;
+
+/// Another store, and its share of each quota: see
+/// [`fall_back_to`](crate::StoreExt::fall_back_to).
+#[derive(Clone, Debug)]
+pub struct ByShare<F> {
+    store: F,
+    share: Share,
+}
+
+type CheckSet<'a> = SmallVec<[Check<'a>; 4]>;
+type GrantSet<'a> = SmallVec<[Grant<'a>; 4]>;
+
+impl<F> ByShare<F> {
+    pub(crate) fn new(store: F, share: Share) -> ByShare<F> {
+        ByShare { store, share }
+    }
+
+    /// Each grant with the policy that made it. A layer refuses a policy without a share when it is
+    /// made.
+    fn shares<'a>(&self, grants: &'a [Grant<'a>]) -> SmallVec<[(&'a Grant<'a>, Policy); 1]> {
+        grants.iter().filter_map(|grant| Some((grant, grant.policy.share(self.share).ok()?))).collect()
+    }
+}
+
+impl<F: Store<Error = Infallible>> Substitute for ByShare<F> {
+    /// The set is borrowed, and is needed again if the store fails.
+    type Kept = (SmallVec<[OwnedCheck; 1]>, Times);
+    type Acquire = Then<F::Acquire, Reported>;
+    type Done = F::Done;
+
+    fn keep(&self, set: &[Check<'_>], times: Times) -> Self::Kept {
+        (set.iter().map(OwnedCheck::from).collect(), times)
+    }
+
+    fn decide(&self, set: &[Check<'_>], times: Times) -> Reply<Verdict, Self::Acquire> {
+        let shares: Result<SmallVec<[Policy; 1]>, PolicyError> =
+            set.iter().map(|check| check.policy.share(self.share)).collect();
+        // A layer refuses such a policy when it is made.
+        let Ok(shares) = shares else { return Reply::Now(undecided(0, Source::Fallback)) };
+        let checks: CheckSet<'_> =
+            set.iter().zip(&shares).map(|(check, policy)| Check { policy, ..*check }).collect();
+        let fits_whole = set.iter().all(|check| check.cost <= check.policy.largest_cost());
+        let reported = Reported { charges_what_fits: times.max() > 0 && fits_whole };
+        self.store.acquire(&checks, times).then(&self.share, reported)
+    }
+
+    fn decide_kept(&self, (set, times): &Self::Kept) -> Reply<Verdict, Self::Acquire> {
+        let set: CheckSet<'_> = set.iter().map(OwnedCheck::check).collect();
+        self.decide(&set, *times)
+    }
+
+    fn made(&self, grant: &Grant<'_>) -> bool {
+        grant.share.is_some()
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, F::Done> {
+        self.store.refund(&of_whole(&self.shares(grants)))
+    }
+
+    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Settled {
+        let share = grants.first().and_then(|grant| grant.policy.share(self.share).ok());
+        // A layer refuses a policy without a share when it is made.
+        let Some(policy) = share else { return Settled::unchanged(grants, total) };
+        let grants: GrantSet<'_> =
+            grants.iter().map(|grant| Grant { policy: &policy, share: None, ..*grant }).collect();
+        let Ok(settled) = self.store.settle(&grants, total).await;
+        settled
+    }
+
+    async fn renew(&self, grants: &[Grant<'_>]) -> Vec<Renewal> {
+        let Ok(renewals) = self.store.renew(&of_whole(&self.shares(grants))).await;
+        renewals
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, F::Done> {
+        self.store.reset(key, policies)
+    }
+
+    fn in_shadow(&self) -> ByShare<F> {
+        ByShare { store: self.store.in_shadow(), share: self.share }
+    }
+
+    fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
+        self.store.supports(&policy.share(self.share)?)
+    }
+}
+
+/// The grants as the fallback knows them.
+fn of_whole<'a>(shares: &'a [(&'a Grant<'a>, Policy)]) -> GrantSet<'a> {
+    shares.iter().map(|(grant, policy)| Grant { policy, share: None, ..**grant }).collect()
+}
+
+/// Reports the fallback's verdict for the whole quota.
+#[derive(Debug)]
+pub struct Reported {
+    /// Whether the costs are charged, and each fits its whole quota.
+    charges_what_fits: bool,
+}
+
+impl After<Result<Verdict, Infallible>> for Reported {
+    type Shared = Share;
+    type Output = Verdict;
+
+    fn after(self, share: &Share, answer: Result<Verdict, Infallible>) -> Verdict {
+        let Ok(verdict) = answer;
+        // The outage refuses a cost that only exceeds the share. A look still reports the share.
+        if self.charges_what_fits && verdict.wait() == Wait::Never {
+            return undecided(0, Source::Fallback);
+        }
+        verdict.of_share(*share)
+    }
+}
