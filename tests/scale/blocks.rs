@@ -28,7 +28,7 @@ fn leased<S: Store>(store: S, time: &ManualClock) -> Leases<S> {
     store.leased(Lease::at_most(1_000).lasting(LIFE).clock(time))
 }
 
-fn limiter<S: Store<Error: StoreError>>(leases: &Leases<S>) -> Limiter<FailurePolicy<Leases<S>>> {
+fn limiter<S: Store<Error: StoreError>>(leases: &Leases<S>) -> Limiter<Answering<Leases<S>, Fixed>> {
     Limiter::new([blocking()]).store(leases.clone().fail_closed())
 }
 

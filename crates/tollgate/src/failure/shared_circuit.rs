@@ -30,7 +30,7 @@ impl CircuitView {
 }
 
 /// Shared by the clones of a store.
-pub struct SharedCircuit {
+pub(super) struct SharedCircuit {
     settings: CircuitBreaker,
     circuit: Mutex<Circuit>,
     /// When the refusals end, in microseconds, so that most requests need no lock; 0 if the circuit
@@ -45,7 +45,7 @@ pub struct SharedCircuit {
 /// The role of a check for the circuit. Nothing else has one: the answers to refunds, corrections,
 /// renewals, resets, empty requests and checks in shadow do not count.
 #[derive(Debug)]
-pub enum Role {
+pub(super) enum Role {
     /// A check under a closed circuit, and how often the circuit had closed before. Its failure
     /// does not count if a probe was answered since.
     Passing(u32),
@@ -55,7 +55,7 @@ pub enum Role {
 
 /// The probe with this number. If its caller leaves, the next request becomes the probe.
 #[derive(Debug)]
-pub struct Probe {
+pub(super) struct Probe {
     circuit: Arc<SharedCircuit>,
     number: u32,
     result: Probed,

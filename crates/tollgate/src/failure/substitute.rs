@@ -1,13 +1,12 @@
 //! What decides while a store fails.
 
 use std::convert::Infallible;
-use std::fmt::Debug;
 use std::future::Future;
 
 use tollgate_core::{Check, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Times, Verdict};
 
 /// Decides the checks that a store failed to decide, and ends its own grants.
-pub trait Substitute: Clone + Debug + Send + Sync + 'static {
+pub trait Substitute: Clone + Send + Sync + 'static {
     /// What a request keeps until the store has answered.
     type Kept: Send + 'static;
     /// A decision that comes later.
