@@ -17,36 +17,31 @@ use crate::wire::names::{BoundedKey, KeyNames, Name};
 use crate::wire::numbers::{self, Doubles};
 use crate::wire::script::Parts;
 
-/// One key of a refund or a reset.
+/// One key that units go back to, whose slot is kept, or that is reset.
 #[derive(Clone)]
-pub(crate) struct RefundEntry {
-    name: Name,
-    /// Without it, the key is reset.
-    refund: Option<Refund>,
-}
-
-/// Units of a grant, which are the cost of the arguments.
-#[derive(Clone)]
-struct Refund {
-    args: ScriptArgs,
-    stamp: Stamp,
-    /// The name of the key's usage, if the policy tracks it.
-    total: Option<Name>,
-    /// Whether a slot that is not held any more is claimed again.
-    claims: bool,
+pub(crate) enum RefundEntry {
+    /// Gives back units of a grant, which are the cost of the arguments.
+    Refund {
+        name: Name,
+        args: ScriptArgs,
+        stamp: Stamp,
+        /// The name of the key's usage, if the policy tracks it.
+        total: Option<Name>,
+    },
+    /// Keeps a slot. If it is not held any more, it is claimed again only if the renewal `claims`.
+    Renewal { name: Name, args: ScriptArgs, stamp: Stamp, claims: bool },
+    /// Forgets what the key has used.
+    Reset { name: Name },
 }
 
 impl RefundEntry {
-    /// Gives back units of a grant, which are the cost of the arguments.
     pub(crate) fn refund(names: &KeyNames, key: &BoundedKey, args: ScriptArgs, stamp: Stamp) -> RefundEntry {
         // A slot that comes back was used.
         let takes_back = args.tracks_usage() && !args.policy.is_in_flight();
         let total = takes_back.then(|| names.of_total(key, args.policy.name()));
-        let name = names.of(key, &args.policy);
-        RefundEntry { name, refund: Some(Refund { args, stamp, total, claims: false }) }
+        RefundEntry::Refund { name: names.of(key, &args.policy), args, stamp, total }
     }
 
-    /// Renews a slot. If it is not held any more, it is claimed again only if the renewal `claims`.
     pub(crate) fn renewal(
         names: &KeyNames,
         key: &BoundedKey,
@@ -54,50 +49,76 @@ impl RefundEntry {
         stamp: Stamp,
         claims: bool,
     ) -> RefundEntry {
-        let mut entry = RefundEntry::refund(names, key, ScriptArgs::new(policy, 0, names.log), stamp);
-        if let Some(refund) = &mut entry.refund {
-            refund.claims = claims;
-        }
-        entry
+        let args = ScriptArgs::new(policy, 0, names.log);
+        RefundEntry::Renewal { name: names.of(key, policy), args, stamp, claims }
     }
 
-    pub(super) fn kind(&self) -> ReturnKind {
-        match &self.refund {
-            Some(refund) if refund.args.cost == 0 => ReturnKind::Renewal,
-            Some(refund) if refund.args.policy.is_in_flight() => ReturnKind::Release,
-            _ => ReturnKind::Refund,
-        }
-    }
-
-    /// The estimated work on the server, where a check of GCRA is 1.
-    pub(super) fn work(&self) -> u32 {
-        self.refund.as_ref().map_or(1, |refund| refund.args.refund_work())
-    }
-
-    /// Whether it is a renewal: a refund of nothing.
-    fn is_renewal(&self) -> bool {
-        self.kind() == ReturnKind::Renewal
-    }
-
-    /// How long a slot that it releases would be held.
-    pub(super) fn lease(&self) -> Option<Duration> {
-        self.refund.as_ref()?.args.policy.lease()
-    }
-
-    /// Forgets what a key has used of a policy.
+    /// Those of a key under a policy, of its present layout and of an earlier one.
     pub(crate) fn resets(
         names: &KeyNames,
         key: &BoundedKey,
         policy: &Policy,
     ) -> impl Iterator<Item = RefundEntry> {
         let all = [Some(names.of(key, policy)), names.of_earlier(key, policy)];
-        all.into_iter().flatten().map(|name| RefundEntry { name, refund: None })
+        all.into_iter().flatten().map(|name| RefundEntry::Reset { name })
+    }
+
+    pub(super) fn kind(&self) -> ReturnKind {
+        match self {
+            RefundEntry::Renewal { .. } => ReturnKind::Renewal,
+            RefundEntry::Refund { args, .. } if args.policy.is_in_flight() => ReturnKind::Release,
+            RefundEntry::Refund { .. } | RefundEntry::Reset { .. } => ReturnKind::Refund,
+        }
+    }
+
+    fn name(&self) -> &Name {
+        match self {
+            RefundEntry::Refund { name, .. }
+            | RefundEntry::Renewal { name, .. }
+            | RefundEntry::Reset { name } => name,
+        }
+    }
+
+    /// The arguments of the script, but for a reset.
+    fn args(&self) -> Option<&ScriptArgs> {
+        match self {
+            RefundEntry::Refund { args, .. } | RefundEntry::Renewal { args, .. } => Some(args),
+            RefundEntry::Reset { .. } => None,
+        }
+    }
+
+    /// The estimated work on the server, where a check of GCRA is 1.
+    pub(super) fn work(&self) -> u32 {
+        self.args().map_or(1, ScriptArgs::refund_work)
+    }
+
+    fn is_renewal(&self) -> bool {
+        matches!(self, RefundEntry::Renewal { .. })
+    }
+
+    fn claims(&self) -> bool {
+        matches!(self, RefundEntry::Renewal { claims: true, .. })
+    }
+
+    /// How long a slot that it releases would be held.
+    pub(super) fn lease(&self) -> Option<Duration> {
+        self.args()?.policy.lease()
     }
 
     /// The units to take from a total, and its name.
     fn tracked(&self) -> Option<(u64, &Name)> {
-        let refund = self.refund.as_ref()?;
-        refund.total.as_ref().map(|name| (refund.args.cost, name))
+        match self {
+            RefundEntry::Refund { args, total: Some(name), .. } => Some((args.cost, name)),
+            _ => None,
+        }
+    }
+
+    fn write(&self, numbers: &mut Doubles) {
+        match self {
+            RefundEntry::Refund { args, stamp, .. } => args.write_refund(numbers, *stamp, false),
+            RefundEntry::Renewal { args, stamp, claims, .. } => args.write_refund(numbers, *stamp, *claims),
+            RefundEntry::Reset { .. } => {}
+        }
     }
 }
 
@@ -120,17 +141,16 @@ struct RefundGroup<'a> {
 
 impl RefundGroup<'_> {
     fn is_alike(&self, entry: &RefundEntry) -> bool {
-        match (self.entries.first().map(|(_, first)| &first.refund), &entry.refund) {
-            (Some(Some(first)), Some(refund)) => first.args.policy == refund.args.policy,
-            (Some(first), refund) => first.is_none() && refund.is_none(),
-            (None, _) => false,
+        fn policy(entry: &RefundEntry) -> Option<&Policy> {
+            entry.args().map(|args| &args.policy)
         }
+        self.entries.first().is_some_and(|(_, first)| policy(first) == policy(entry))
     }
 
     fn has_room_for(&self, entry: &RefundEntry) -> bool {
         // Nothing of a slot is read before the others are written.
-        let is_slot = entry.refund.as_ref().is_some_and(|refund| refund.args.policy.is_in_flight());
-        self.entries.len() < MOST_KEYS && (is_slot || !self.names.contains(&*entry.name))
+        let is_slot = entry.args().is_some_and(|args| args.policy.is_in_flight());
+        self.entries.len() < MOST_KEYS && (is_slot || !self.names.contains(&**entry.name()))
     }
 }
 
@@ -145,7 +165,7 @@ struct RefundRequest {
 impl RefundRequest {
     /// Whether it claims slots.
     fn claims(&self) -> bool {
-        self.entries.iter().any(|entry| entry.refund.as_ref().is_some_and(|refund| refund.claims))
+        self.entries.iter().any(RefundEntry::claims)
     }
 }
 
@@ -227,8 +247,8 @@ impl RefundBatch {
         self.first_end = sooner(self.first_end, caller.until());
         for entry in &entries {
             self.work = self.work.saturating_add(entry.work());
-            if let Some(refund) = &entry.refund {
-                self.parts.add(refund.args.part);
+            if let Some(args) = entry.args() {
+                self.parts.add(args.part);
             }
             if entry.tracked().is_some() {
                 self.parts.add_tracking();
@@ -249,10 +269,13 @@ impl RefundBatch {
             // The last group of the policy, so that refunds of a key stay in order.
             let last = groups.iter_mut().rfind(|group| group.is_alike(entry));
             if let Some(group) = last.filter(|group| group.has_room_for(entry)) {
-                group.names.insert(&entry.name);
+                group.names.insert(entry.name());
                 group.entries.push((at, entry));
             } else {
-                groups.push(RefundGroup { entries: vec![(at, entry)], names: HashSet::from([&*entry.name]) });
+                groups.push(RefundGroup {
+                    entries: vec![(at, entry)],
+                    names: HashSet::from([&**entry.name()]),
+                });
             }
         }
         groups
@@ -277,7 +300,7 @@ impl RefundBatch {
         let entries = || groups.iter().flat_map(|group| &group.entries).map(|(_, entry)| *entry);
         let tracked = || entries().filter_map(RefundEntry::tracked);
         for entry in entries() {
-            cmd.arg(&*entry.name);
+            cmd.arg(&**entry.name());
         }
         for (_, name) in tracked() {
             cmd.arg(&**name);
@@ -287,16 +310,12 @@ impl RefundBatch {
         }
         let mut numbers = Doubles::new();
         for group in &groups {
-            match group.entries.first().and_then(|(_, entry)| entry.refund.as_ref()) {
-                Some(Refund { args, .. }) => args.write_refunds(&mut numbers, now),
+            match group.entries.first().and_then(|(_, entry)| entry.args()) {
+                Some(args) => args.write_refunds(&mut numbers, now),
                 None => ScriptArgs::write_resets(&mut numbers),
             }
             numbers.push(group.entries.len() as u64);
-            for Refund { args, stamp, claims, .. } in
-                group.entries.iter().filter_map(|(_, entry)| entry.refund.as_ref())
-            {
-                args.write_refund(&mut numbers, *stamp, *claims);
-            }
+            group.entries.iter().for_each(|(_, entry)| entry.write(&mut numbers));
         }
         cmd.arg(numbers.as_bytes());
         if self.parts.have_tracking() {
