@@ -11,10 +11,10 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tollgate_core::{Check, Key, Timestamp, Verdict, Wait};
 
-use super::page::{Listed, Page, PolicyCount};
+use super::page::{Page, PolicyCount};
 use super::sample;
 use super::settings::Recording;
-use super::space_saving::{Counted, Kept, SpaceSaving};
+use super::space_saving::{Kept, SpaceSaving};
 
 /// Minutes that wait for a store that does not answer. The oldest is forgotten first.
 const MOST_CLOSED: usize = 10;
@@ -75,17 +75,6 @@ pub(super) struct Minute {
 struct MinuteKeys {
     allowed: SpaceSaving,
     denied: SpaceSaving,
-}
-
-/// The top keys of a minute, to be named without a lock.
-pub(super) struct Top {
-    /// The number of the minute.
-    pub(super) number: u64,
-    one_in: u32,
-    pub(super) policies: Vec<PolicyCount>,
-    /// Each with the most that another key can have.
-    allowed: (Vec<Counted>, u64),
-    denied: (Vec<Counted>, u64),
 }
 
 impl Book {
@@ -178,32 +167,27 @@ impl Book {
         }
     }
 
-    /// What to write: closed minutes, which are taken, and the top keys of the open one.
-    pub(super) fn take(&self) -> (Vec<Minute>, Top) {
+    /// What to write: closed minutes, which are taken, and the number and the top keys of the open
+    /// one.
+    pub(super) fn take(&self) -> (Vec<Minute>, u64, Page<Kept>) {
         let number = minute_of(self.settings.clock.now());
         let mut pages = self.lock();
         if number > pages.open.number {
             pages.turn(number, &self.settings);
             self.one_in.store(1, Ordering::Relaxed);
         }
-        let open = pages.open.top(self.settings.keys);
-        (mem::take(&mut pages.closed).into(), open)
+        let (number, open) = (pages.open.number, pages.open.top(self.settings.keys));
+        (mem::take(&mut pages.closed).into(), number, open)
     }
 
-    /// The page that lists these keys by their names.
-    pub(super) fn page(&self, top: Top) -> Page {
-        let listed = |Counted { policy, key, count, error, .. }| Listed {
-            policy,
-            key: match key {
-                Kept::Key(key) => self.destination.name(&key),
-                Kept::Name(name) => name.into(),
-            },
-            count,
-            error,
+    /// The same page with the names of the log, which takes no lock.
+    pub(super) fn named(&self, page: Page<Kept>) -> Page {
+        let name = |key: Kept| match key {
+            Kept::Key(key) => self.destination.name(&key),
+            Kept::Name(name) => name.into(),
         };
-        let [(allowed, allowed_floor), (denied, denied_floor)] =
-            [top.allowed, top.denied].map(|(keys, floor)| (keys.into_iter().map(listed).collect(), floor));
-        Page { one_in: top.one_in, policies: top.policies, allowed, denied, allowed_floor, denied_floor }
+        let Page { one_in, policies, allowed, denied } = page;
+        Page { one_in, policies, allowed: allowed.named(name), denied: denied.named(name) }
     }
 
     /// Keeps the minutes that could not be written for the next time.
@@ -286,18 +270,12 @@ impl Minute {
         keys.add(at, check.key, name, weight);
     }
 
-    pub(super) fn top(&self, keys: usize) -> Top {
+    pub(super) fn top(&self, keys: usize) -> Page<Kept> {
         let top = |of: fn(&MinuteKeys) -> &SpaceSaving| {
-            let (mut counted, mut floor) = of(&self.keys).top(keys);
-            if let Some(in_shadow) = &self.in_shadow {
-                let (others, floor_of_others) = of(in_shadow).top(keys);
-                counted.extend(others);
-                floor = floor.max(floor_of_others);
-            }
-            (counted, floor)
+            let in_shadow = self.in_shadow.as_ref().map(|in_shadow| of(in_shadow).top(keys));
+            of(&self.keys).top(keys).with(in_shadow.unwrap_or_default())
         };
-        Top {
-            number: self.number,
+        Page {
             one_in: self.one_in,
             policies: self.policies.clone(),
             allowed: top(|keys| &keys.allowed),

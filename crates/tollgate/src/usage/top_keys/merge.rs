@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use super::key_list::KeyList;
 use super::key_usage::KeyUsage;
 use super::page::Page;
 
@@ -59,12 +60,8 @@ impl Merge {
     }
 
     pub(super) fn add(&mut self, page: Page) {
-        let Page { one_in, policies, .. } = page;
-        let (keys, floor) = if self.is_allowed {
-            (page.allowed, page.allowed_floor)
-        } else {
-            (page.denied, page.denied_floor)
-        };
+        let Page { one_in, policies, allowed, denied } = page;
+        let KeyList { keys, floor } = if self.is_allowed { allowed } else { denied };
         self.pages += 1;
         self.floors.add(floor, one_in);
         for listed in keys {
@@ -156,16 +153,16 @@ impl Sampled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::usage::top_keys::page::{Listed, PolicyCount};
+    use crate::usage::top_keys::key_list::Listed;
+    use crate::usage::top_keys::page::PolicyCount;
 
     /// A page that lists these keys with their counts.
     fn page(keys: impl IntoIterator<Item = (String, u64)>) -> Page {
         let listed = |(key, count)| Listed { policy: 0, key, count, error: 0 };
         Page {
-            one_in: 1,
             policies: vec![PolicyCount { name: "api".to_owned(), allowed: 0, denied: 0 }],
-            allowed: keys.into_iter().map(listed).collect(),
-            ..Page::default()
+            allowed: KeyList { keys: keys.into_iter().map(listed).collect(), floor: 0 },
+            ..Page::new()
         }
     }
 

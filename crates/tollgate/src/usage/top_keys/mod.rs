@@ -85,6 +85,7 @@
 
 mod book;
 mod counter;
+mod key_list;
 mod key_usage;
 mod memory_log;
 mod merge;

@@ -13,18 +13,17 @@
 
 use std::fmt::Write;
 
+use super::key_list::{KeyList, Listed};
 use super::settings::{MOST_KEYS, MOST_ONE_IN};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Page {
+/// What was counted in a minute. Keys are texts once they have the names of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Page<K = String> {
     /// The most decisions that one counted decision stands for.
     pub(super) one_in: u32,
     pub(super) policies: Vec<PolicyCount>,
-    pub(super) allowed: Vec<Listed>,
-    pub(super) denied: Vec<Listed>,
-    /// The most that a key has that is not listed.
-    pub(super) allowed_floor: u64,
-    pub(super) denied_floor: u64,
+    pub(super) allowed: KeyList<K>,
+    pub(super) denied: KeyList<K>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,16 +34,6 @@ pub(super) struct PolicyCount {
     pub(super) denied: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
-    /// The number of its policy in this page.
-    pub(super) policy: usize,
-    pub(super) key: String,
-    pub(super) count: u64,
-    /// By how much the count may be too high.
-    pub(super) error: u64,
-}
-
 /// Larger numbers are foreign: a process counts less in a minute.
 const MOST: u64 = u32::MAX as u64;
 
@@ -53,16 +42,20 @@ const MOST: u64 = u32::MAX as u64;
 const MOST_LINES: usize = 5 * MOST_KEYS;
 
 impl Page {
+    pub(super) fn new() -> Page {
+        Page { one_in: 1, policies: Vec::new(), allowed: KeyList::default(), denied: KeyList::default() }
+    }
+
     pub(super) fn write(&self) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.
-        let _ =
-            writeln!(text, "one-in\t{}\nfloor\t{}\t{}", self.one_in, self.allowed_floor, self.denied_floor);
+        let (allowed, denied) = (self.allowed.floor, self.denied.floor);
+        let _ = writeln!(text, "one-in\t{}\nfloor\t{allowed}\t{denied}", self.one_in);
         for PolicyCount { name, allowed, denied } in &self.policies {
             let _ = writeln!(text, "policy\t{allowed}\t{denied}\t{name}");
         }
-        for (outcome, keys) in [("allowed", &self.allowed), ("denied", &self.denied)] {
-            for Listed { policy, key, count, error } in keys {
+        for (outcome, list) in [("allowed", &self.allowed), ("denied", &self.denied)] {
+            for Listed { policy, key, count, error } in &list.keys {
                 let _ = writeln!(text, "{outcome}\t{count}\t{error}\t{policy}\t{key}");
             }
         }
@@ -70,7 +63,7 @@ impl Page {
     }
 
     pub(super) fn read(text: &str) -> Page {
-        let mut page = Page { one_in: 1, ..Page::default() };
+        let mut page = Page::new();
         for line in text.lines().take(MOST_LINES) {
             let _ = page.read_line(line);
         }
@@ -84,7 +77,7 @@ impl Page {
         let mut number = || fields.next()?.parse::<u64>().ok().map(|number| number.min(MOST));
         match kind {
             "one-in" => self.one_in = u32::try_from(number()?).ok()?.min(MOST_ONE_IN),
-            "floor" => (self.allowed_floor, self.denied_floor) = (number()?, number()?),
+            "floor" => (self.allowed.floor, self.denied.floor) = (number()?, number()?),
             "policy" => {
                 let counts = number().zip(number());
                 let policy = counts.zip(fields.next()).map(|((allowed, denied), name)| PolicyCount {
@@ -97,8 +90,8 @@ impl Page {
             }
             "allowed" | "denied" => {
                 let (count, error, policy) = (number()?, number()?, usize::try_from(number()?).ok()?);
-                let keys = if kind == "allowed" { &mut self.allowed } else { &mut self.denied };
-                keys.push(Listed { policy, key: fields.next()?.to_owned(), count, error });
+                let list = if kind == "allowed" { &mut self.allowed } else { &mut self.denied };
+                list.keys.push(Listed { policy, key: fields.next()?.to_owned(), count, error });
             }
             _ => {}
         }
@@ -117,7 +110,7 @@ mod tests {
             "one-in\t4000000000\npolicy\t{huge}\t1\tapi\nallowed\t{huge}\t{huge}\t0\tada"
         ));
         assert_eq!((page.one_in, page.policies[0].allowed), (MOST_ONE_IN, MOST));
-        assert_eq!((page.allowed[0].count, page.allowed[0].error), (MOST, MOST));
+        assert_eq!((page.allowed.keys[0].count, page.allowed.keys[0].error), (MOST, MOST));
     }
 
     #[test]
@@ -126,10 +119,8 @@ mod tests {
         let page = Page {
             one_in: 16,
             policies: vec![PolicyCount { name: "per user".to_owned(), allowed: 7, denied: 2 }],
-            allowed: vec![listed("=ada", 5), listed("@192.0.2.1", 2)],
-            denied: vec![listed("=eve", MOST)],
-            allowed_floor: 1,
-            denied_floor: 0,
+            allowed: KeyList { keys: vec![listed("=ada", 5), listed("@192.0.2.1", 2)], floor: 1 },
+            denied: KeyList { keys: vec![listed("=eve", MOST)], floor: 0 },
         };
         assert_eq!(Page::read(&page.write()), page);
     }
@@ -139,6 +130,6 @@ mod tests {
         let text = "later\t1\npolicy\t1\tx\tapi\nallowed\t3\npolicy\t1\t2\tapi\n\nfloor";
         let api = PolicyCount { name: "api".to_owned(), allowed: 1, denied: 2 };
         let policies = vec![PolicyCount::default(), api];
-        assert_eq!(Page::read(text), Page { one_in: 1, policies, ..Page::default() });
+        assert_eq!(Page::read(text), Page { policies, ..Page::new() });
     }
 }

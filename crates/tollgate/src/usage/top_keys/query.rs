@@ -135,7 +135,7 @@ impl Page {
     }
 
     fn of_key(&self, key: &str) -> (u64, u64) {
-        let [allowed, denied] = [&self.allowed, &self.denied]
+        let [allowed, denied] = [&self.allowed.keys, &self.denied.keys]
             .map(|keys| keys.iter().filter(|listed| listed.key == key).map(|listed| listed.count).sum());
         (allowed, denied)
     }

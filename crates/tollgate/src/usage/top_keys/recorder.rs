@@ -84,18 +84,17 @@ async fn flush<L: UsageLog>(log: &L, book: &Book, process: u64) -> Result<(), Us
     // A flush that takes less than another one holds would return before that is written.
     let _turn = book.flushing().lock().await;
     let settings = book.settings();
-    let (closed, open) = book.take();
+    let (closed, number, open) = book.take();
     let mut unwritten = Unwritten { book, minutes: closed };
     while let Some(minute) = unwritten.minutes.first() {
-        let page = book.page(minute.top(settings.keys)).write();
+        let page = book.named(minute.top(settings.keys)).write();
         log.write(minute.number, process, &page, settings.keep_for).await?;
         unwritten.minutes.remove(0);
     }
     if open.policies.is_empty() {
         return Ok(());
     }
-    let number = open.number;
-    log.write(number, process, &book.page(open).write(), settings.keep_for).await
+    log.write(number, process, &book.named(open).write(), settings.keep_for).await
 }
 
 /// Closed minutes that are not written yet. They go back, also if the flush is dropped.

@@ -8,8 +8,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::hash_map::{Entry, HashMap};
 use std::hash::{BuildHasher, RandomState};
+use std::mem;
 
 use tollgate_core::Key;
+
+use super::key_list::{KeyList, Listed};
 
 /// Counts the keys of policies, with K places and a total of N. No count is too low, and none is
 /// more than N / K too high. Every key that came more often than N / K has a place.
@@ -17,24 +20,14 @@ use tollgate_core::Key;
 pub(super) struct SpaceSaving {
     places: usize,
     hasher: RandomState,
-    counted: Vec<Counted>,
+    counted: Vec<Listed<Kept>>,
+    /// The digest of each of them.
+    digests: Vec<u64>,
     /// The place of each key, by a digest under a random secret.
     by_digest: HashMap<u64, usize>,
     /// Each place with a count that it had. Hits do not update it, so counts are compared when the
     /// least is needed.
     least: BinaryHeap<Reverse<(u64, usize)>>,
-}
-
-/// A key of a policy, and how often it came.
-#[derive(Clone, Debug)]
-pub(super) struct Counted {
-    digest: u64,
-    /// The policy's number in its book.
-    pub(super) policy: usize,
-    pub(super) key: Kept,
-    pub(super) count: u64,
-    /// By how much the count may be too high.
-    pub(super) error: u64,
 }
 
 /// What is kept of a key.
@@ -51,6 +44,7 @@ impl SpaceSaving {
             places: places.max(1),
             hasher: RandomState::new(),
             counted: Vec::new(),
+            digests: Vec::new(),
             by_digest: HashMap::new(),
             least: BinaryHeap::new(),
         }
@@ -70,24 +64,25 @@ impl SpaceSaving {
             Entry::Vacant(entry) => entry,
         };
         let key = name.map_or_else(|| Kept::Key(key.clone()), |name| Kept::Name(name.into()));
-        let new = Counted { digest, policy, key, count: weight, error: 0 };
+        let new = Listed { policy, key, count: weight, error: 0 };
         if self.counted.len() < self.places {
             let at = self.counted.len();
             entry.insert(at);
             self.least.push(Reverse((weight, at)));
             self.counted.push(new);
+            self.digests.push(digest);
             return;
         }
         let Some(at) = pop_least(&mut self.least, &self.counted) else { return };
         entry.insert(at);
         let old = &mut self.counted[at];
-        self.by_digest.remove(&old.digest);
-        *old = Counted { count: old.count + weight, error: old.count, ..new };
+        self.by_digest.remove(&mem::replace(&mut self.digests[at], digest));
+        *old = Listed { count: old.count + weight, error: old.count, ..new };
         self.least.push(Reverse((old.count, at)));
     }
 
-    /// The `n` keys with the highest counts, and the most that any other key can have.
-    pub(super) fn top(&self, n: usize) -> (Vec<Counted>, u64) {
+    /// The `n` keys with the highest counts.
+    pub(super) fn top(&self, n: usize) -> KeyList<Kept> {
         let mut order: Vec<usize> = (0..self.counted.len()).collect();
         order.sort_unstable_by_key(|at| Reverse(self.counted[*at].count));
         let floor = match order.get(n) {
@@ -96,12 +91,12 @@ impl SpaceSaving {
             None if order.len() < self.places => 0,
             None => order.last().map_or(0, |at| self.counted[*at].count),
         };
-        (order.iter().take(n).map(|at| self.counted[*at].clone()).collect(), floor)
+        KeyList { keys: order.iter().take(n).map(|at| self.counted[*at].clone()).collect(), floor }
     }
 }
 
 /// Takes the place with the least count.
-fn pop_least(least: &mut BinaryHeap<Reverse<(u64, usize)>>, counted: &[Counted]) -> Option<usize> {
+fn pop_least(least: &mut BinaryHeap<Reverse<(u64, usize)>>, counted: &[Listed<Kept>]) -> Option<usize> {
     loop {
         let Reverse((count, at)) = least.pop()?;
         if counted[at].count == count {
@@ -116,7 +111,7 @@ mod tests {
     use super::*;
 
     fn counts(stream: &SpaceSaving, n: usize) -> Vec<(u64, u64)> {
-        stream.top(n).0.iter().map(|counted| (counted.count, counted.error)).collect()
+        stream.top(n).keys.iter().map(|counted| (counted.count, counted.error)).collect()
     }
 
     #[test]
@@ -126,9 +121,9 @@ mod tests {
             (0..times).for_each(|_| stream.add(0, &Key::from(key), None, 1));
         }
         assert_eq!(counts(&stream, 3), [(9, 0), (5, 0), (2, 0)]);
-        assert_eq!(stream.top(3).1, 2, "a further key would replace the least");
-        assert_eq!(stream.top(2).1, 2, "the third");
-        assert_eq!(SpaceSaving::new(3).top(3).1, 0);
+        assert_eq!(stream.top(3).floor, 2, "a further key would replace the least");
+        assert_eq!(stream.top(2).floor, 2, "the third");
+        assert_eq!(SpaceSaving::new(3).top(3).floor, 0);
     }
 
     #[test]

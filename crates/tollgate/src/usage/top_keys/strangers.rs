@@ -3,7 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::page::{Listed, Page, PolicyCount};
+use super::key_list::{KeyList, Listed};
+use super::page::{Page, PolicyCount};
 use super::settings::MOST_ONE_IN;
 
 /// Larger ones are foreign.
@@ -15,25 +16,22 @@ const FOREIGN: &str = concat!(
     r"(floor|allowed|denied)\t[0-9](\t-)?"
 );
 
-fn listed() -> impl Strategy<Value = Vec<Listed>> {
+fn list() -> impl Strategy<Value = KeyList<String>> {
     let listed = (0_usize..4, r"\PC{0,8}", NUMBER, NUMBER);
-    vec(listed.prop_map(|(policy, key, count, error)| Listed { policy, key, count, error }), 0..5)
+    let keys = vec(listed.prop_map(|(policy, key, count, error)| Listed { policy, key, count, error }), 0..5);
+    (keys, NUMBER).prop_map(|(keys, floor)| KeyList { keys, floor })
 }
 
 fn page() -> impl Strategy<Value = Page> {
     let policy = (r"\PC{0,8}", NUMBER, NUMBER);
     let policies =
         vec(policy.prop_map(|(name, allowed, denied)| PolicyCount { name, allowed, denied }), 0..4);
-    (1..=MOST_ONE_IN, policies, listed(), listed(), NUMBER, NUMBER).prop_map(
-        |(one_in, policies, allowed, denied, allowed_floor, denied_floor)| Page {
-            one_in,
-            policies,
-            allowed,
-            denied,
-            allowed_floor,
-            denied_floor,
-        },
-    )
+    (1..=MOST_ONE_IN, policies, list(), list()).prop_map(|(one_in, policies, allowed, denied)| Page {
+        one_in,
+        policies,
+        allowed,
+        denied,
+    })
 }
 
 proptest! {
@@ -61,9 +59,9 @@ proptest! {
     ) {
         let page = Page::read(&text);
         let policies = page.policies.iter().flat_map(|policy| [policy.allowed, policy.denied]);
-        let listed = page.allowed.iter().chain(&page.denied);
+        let listed = page.allowed.keys.iter().chain(&page.denied.keys);
         let counts = listed.clone().flat_map(|listed| [listed.count, listed.error]);
-        let floors = [page.allowed_floor, page.denied_floor];
+        let floors = [page.allowed.floor, page.denied.floor];
         prop_assert!(page.one_in <= MOST_ONE_IN);
         prop_assert!(policies.chain(counts).chain(floors).all(|number| NUMBER.contains(&number)));
         prop_assert!(page.policies.len() + listed.count() <= text.lines().count());
