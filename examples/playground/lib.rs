@@ -43,6 +43,9 @@ mod store;
 mod terminal;
 mod tokens;
 mod transfer;
+/// The words of `tollgate check`.
+#[path = "../../crates/tollgate-cli/src/rules/words.rs"]
+mod words;
 
 use std::io;
 use std::net::SocketAddr;

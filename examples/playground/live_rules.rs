@@ -5,14 +5,16 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::Value;
-use tollgate::config::{ConfigError, Registry, RuleConfig, RuleFile};
+use tollgate::config::{
+    CostConfig, ExemptionText, KeyExpression, KeyPart, Mode, Registry, RuleConfig, RuleFile,
+};
 use tollgate::watch::{WatchError, WatchedFile};
-use tollgate::{Head, Key, Policy, RateLimitLayer, Rule};
+use tollgate::{Head, Key, MissingKey, Policy, RateLimitLayer, Rule};
 
 use crate::login;
 use crate::registry::{ESTIMATE, NOT_LOGIN};
 use crate::store::AnyStore;
+use crate::words::in_words;
 
 /// The keys that are remembered of each rule.
 const MOST_KEYS: usize = 50;
@@ -31,16 +33,14 @@ pub(crate) struct LiveRule {
 }
 
 impl LiveRule {
-    pub(crate) fn from_config(registry: &Registry, config: &RuleConfig) -> Result<LiveRule, ConfigError> {
-        let fields = serde_json::to_value(config).unwrap_or_default();
-        let by = fields["by"].as_str().unwrap_or_default();
-        let refuses = fields.get("missing-key").is_none_or(|action| action == "refuse");
-        let headers = if refuses { headers_of(by) } else { Vec::new() };
-        let uses_addresses = by.split([' ', '|', '+']).any(|part| part == "ip");
-        let rule = registry.rule(config)?;
-        let words = config.in_words() + routes_in_words(&fields);
-        let (in_shadow, latest_keys) = (fields["mode"] == "shadow", LatestKeys::default());
-        Ok(LiveRule { rule, words, headers, uses_addresses, in_shadow, latest_keys })
+    /// A rule that was made of this.
+    pub(crate) fn new(rule: Rule, config: &RuleConfig) -> LiveRule {
+        let refuses = config.missing_key == MissingKey::Refuse;
+        let headers = if refuses { headers_of(&config.by) } else { Vec::new() };
+        let uses_addresses = config.by.0.iter().flatten().any(|part| *part == KeyPart::Ip);
+        let words = in_words(config) + routes_in_words(config);
+        let (in_shadow, latest_keys) = (config.mode == Mode::Shadow, LatestKeys::default());
+        LiveRule { rule, words, headers, uses_addresses, in_shadow, latest_keys }
     }
 
     pub(crate) fn rule(&self) -> &Rule {
@@ -70,11 +70,12 @@ impl LiveRule {
     }
 }
 
-/// What the closures of this server do in a rule with these fields.
-fn routes_in_words(fields: &Value) -> &'static str {
-    if fields["reserve"] == ESTIMATE {
+/// What the closures of this server do in a rule.
+fn routes_in_words(config: &RuleConfig) -> &'static str {
+    let not_login = ExemptionText::Named(NOT_LOGIN.to_owned());
+    if matches!(&config.cost, Some(CostConfig::Reserved { reserve, .. }) if reserve == ESTIMATE) {
         "; POST /chat and /stream reserve an estimate and settle it"
-    } else if fields["exempt"] == NOT_LOGIN {
+    } else if config.exempt == [not_login] {
         "; only failures of POST /login count"
     } else {
         ""
@@ -92,20 +93,19 @@ pub(crate) fn needed_headers(rules: &[LiveRule]) -> Vec<&str> {
     needed
 }
 
-/// The headers of the alternative that needs the fewest, from a key such as
-/// `header:x-api-key + path | ip`.
-fn headers_of(by: &str) -> Vec<String> {
-    let needed = |parts: &str| parts.split('+').filter_map(|part| demo_header(part.trim())).collect();
-    by.split('|').map(needed).min_by_key(Vec::len).unwrap_or_default()
+/// The headers of the alternative that needs the fewest.
+fn headers_of(by: &KeyExpression) -> Vec<String> {
+    let needed = |parts: &Vec<KeyPart>| parts.iter().filter_map(demo_header).collect();
+    by.0.iter().map(needed).min_by_key(Vec::len).unwrap_or_default()
 }
 
-fn demo_header(part: &str) -> Option<String> {
-    match (part, part.split_once(':')) {
-        ("bearer", _) => Some("authorization: Bearer demo".to_owned()),
+fn demo_header(part: &KeyPart) -> Option<String> {
+    match part {
+        KeyPart::Bearer => Some("authorization: Bearer demo".to_owned()),
         // User `demo`, with an empty password.
-        ("basic-user", _) => Some("authorization: Basic ZGVtbzo=".to_owned()),
-        (_, Some(("header", name))) => Some(format!("{name}: demo")),
-        (_, Some(("cookie", name))) => Some(format!("cookie: {name}=demo")),
+        KeyPart::BasicUser => Some("authorization: Basic ZGVtbzo=".to_owned()),
+        KeyPart::Header(name) => Some(format!("{name}: demo")),
+        KeyPart::Cookie(name) => Some(format!("cookie: {name}=demo")),
         _ => None,
     }
 }
@@ -155,13 +155,12 @@ impl LiveRules {
         let file = WatchedFile::open(path, move |text| {
             let file = if is_json { RuleFile::from_json(text) } else { RuleFile::from_toml(text) };
             let file = file.map_err(|error| error.to_string())?;
-            if file.rules().iter().any(|rule| rule.name() == login::TURN) {
+            if file.rules().iter().any(|rule| rule.name == login::TURN) {
                 return Err(format!("rule {:?} has a meaning of its own: choose another name", login::TURN));
             }
             let rules = registry.rules(&file).map_err(|error| error.to_string())?;
-            let read = file.rules().iter().map(|config| LiveRule::from_config(&registry, config));
-            let read = read.collect::<Result<_, ConfigError>>().map_err(|error| error.to_string())?;
-            lock(&lists).read = Some(read);
+            let read = rules.iter().cloned().zip(file.rules());
+            lock(&lists).read = Some(read.map(|(rule, config)| LiveRule::new(rule, config)).collect());
             Ok(rules)
         })?;
         lock(&rules.0).use_read();

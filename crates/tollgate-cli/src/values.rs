@@ -47,11 +47,12 @@ pub(crate) fn shown_key(text: &str) -> String {
 pub(crate) fn policies(texts: &[String]) -> Result<Vec<Policy>, String> {
     let mut policies: Vec<Policy> = Vec::new();
     for text in texts {
-        let rule: RuleConfig = text.parse().map_err(|error| format!("--policy {text:?}: {error}"))?;
-        if policies.iter().any(|other| other.name() == rule.name()) {
-            return Err(format!("--policy: two policies have the name {:?}", rule.name()));
+        let policy = text.parse().and_then(|rule: RuleConfig| rule.policy());
+        let policy = policy.map_err(|error| format!("--policy {text:?}: {error}"))?;
+        if policies.iter().any(|other| other.name() == policy.name()) {
+            return Err(format!("--policy: two policies have the name {:?}", policy.name()));
         }
-        policies.push(rule.policy().clone());
+        policies.push(policy);
     }
     Ok(policies)
 }

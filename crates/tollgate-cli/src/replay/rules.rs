@@ -1,8 +1,9 @@
 //! The rules of a file that a log can be replayed by.
 
-use serde_json::Value;
-use tollgate::config::{ConfigError, Registry, RuleConfig, RuleFile};
-use tollgate::{Head, Key, Rule};
+use tollgate::config::{
+    ConfigError, CostConfig, KeyExpression, KeyPart, LimitConfig, Registry, RuleConfig, RuleFile,
+};
+use tollgate::{Head, Key, MissingKey, Rule};
 
 use super::line::{LoggedCheck, LoggedDecision};
 use super::log::SortedLog;
@@ -13,66 +14,58 @@ pub(super) fn choose(file: &RuleFile, log: &SortedLog) -> (Vec<Rule>, Vec<(Strin
     for config in file.rules() {
         match replayed(config, log) {
             Ok(rule) => rules.push(rule),
-            Err(reason) => skipped.push((config.name().to_owned(), reason)),
+            Err(reason) => skipped.push((config.name.clone(), reason)),
         }
     }
     (rules, skipped)
 }
 
 fn replayed(config: &RuleConfig, log: &SortedLog) -> Result<Rule, String> {
-    let mut fields = serde_json::to_value(config).map_err(|error| error.to_string())?;
-    let original = fields.clone();
-    let lacks = |field: &str| format!("the log lacks what {field} = {} needs", original[field]);
+    let fields = serde_json::to_value(config).map_err(|error| error.to_string())?;
+    let lacks = |field: &str| format!("the log lacks what {field} = {} needs", fields[field]);
     let unnamed = |error: ConfigError| lacks(error.field().unwrap_or("name"));
-    if original["in-flight"].is_number() {
+    if matches!(config.limit, LimitConfig::InFlight { .. }) {
         return Err(lacks("in-flight"));
     }
-    if original["block"].is_object() {
+    if config.block.is_some() {
         return Err("blocks are not replayed: remove its block to replay the rest".to_owned());
     }
-    if !log.rules.contains(config.name()) {
-        let has = |part: &str| match part {
-            "ip" | "method" | "global" => true,
-            "basic-user" => !log.is_json,
-            "header:referer" | "header:user-agent" => log.is_combined,
+    let mut edited = config.clone();
+    if !log.rules.contains(&*config.name) {
+        let has = |part: &KeyPart| match part {
+            KeyPart::Ip | KeyPart::Method | KeyPart::Global => true,
+            KeyPart::BasicUser => !log.is_json,
+            KeyPart::Header(name) => log.is_combined && (name == "referer" || name == "user-agent"),
             _ => false,
         };
-        let by = original["by"].as_str().unwrap_or_default();
-        let header = original["when"]["header"].as_str();
-        return match header {
-            _ if !by.split(['|', '+']).all(|part| has(part.trim())) => Err(lacks("by")),
-            Some(name) if !has(&format!("header:{name}")) => Err(lacks("when")),
+        let header = config.when.as_ref().and_then(|when| when.header.clone());
+        if !config.by.0.iter().flatten().all(has) {
+            return Err(lacks("by"));
+        }
+        if header.is_some_and(|name| !has(&KeyPart::Header(name))) {
+            return Err(lacks("when"));
+        }
+        if log.is_json {
             // A line may lack the address of its client.
-            _ if log.is_json => {
-                fields["missing-key"] = "skip".into();
-                let config = serde_json::from_value(fields).map_err(|error| error.to_string())?;
-                Registry::new().rule(&config).map_err(unnamed)
-            }
-            _ => Registry::new().rule(config).map_err(unnamed),
-        };
+            edited.missing_key = MissingKey::Skip;
+        }
+        return Registry::new().rule(&edited).map_err(unnamed);
     }
     // The log says to which requests the rule applied, by which key, and what they cost.
-    fields["by"] = "logged".into();
-    fields["missing-key"] = "skip".into();
-    remove(&mut fields, "exempt");
-    if let Some(when) = fields.get_mut("when") {
-        remove(when, "header");
+    edited.by = KeyExpression(vec![vec![KeyPart::Named("logged".to_owned())]]);
+    edited.missing_key = MissingKey::Skip;
+    edited.exempt.clear();
+    if let Some(when) = &mut edited.when {
+        when.header = None;
     }
-    let has_cost = original["cost"].is_number();
-    if !has_cost {
-        remove(&mut fields, "cost");
-    }
-    let config: RuleConfig = serde_json::from_value(fields).map_err(|error| error.to_string())?;
-    let of_key = config.name().to_owned();
+    let has_cost = matches!(config.cost, Some(CostConfig::Units { .. }));
+    edited.cost = edited.cost.filter(|cost| !matches!(cost, CostConfig::Named { .. }));
+    let of_key = config.name.clone();
     let find = move |head: &Head<'_>| check(head, &of_key).map(|check| Key::from(&check.key));
-    let rule = Registry::new().key("logged", find).rule(&config).map_err(unnamed)?;
-    let of_cost = config.name().to_owned();
+    let rule = Registry::new().key("logged", find).rule(&edited).map_err(unnamed)?;
+    let of_cost = config.name.clone();
     let cost = move |head: &Head<'_>| check(head, &of_cost).map_or(1, |check| check.cost);
     Ok(if has_cost { rule } else { rule.cost(cost) })
-}
-
-fn remove(table: &mut Value, field: &str) {
-    _ = table.as_object_mut().and_then(|fields| fields.remove(field));
 }
 
 fn check<'a>(head: &Head<'a>, rule: &str) -> Option<&'a LoggedCheck> {

@@ -5,9 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use tollgate::RuleChange;
+use tollgate::layer::RuleChange;
 
 use super::RulesText;
+use super::changes::changes;
+use super::names::application_names;
+use super::warnings::warnings;
+use super::words::in_words;
 use crate::output::{print, printable};
 
 pub(crate) const AFTER_HELP: &str = "\
@@ -40,16 +44,16 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode, String> {
         return Ok(ExitCode::FAILURE);
     }
     let (file, mut lines) = (text.rules()?, Vec::new());
-    lines.extend(file.rules().iter().map(|rule| format!("{}: {}", rule.name(), rule.in_words())));
-    let names: BTreeSet<_> = file.rules().iter().flat_map(|rule| rule.application_names()).collect();
+    lines.extend(file.rules().iter().map(|rule| format!("{}: {}", rule.name, in_words(rule))));
+    let names: BTreeSet<_> = file.rules().iter().flat_map(application_names).collect();
     let names: Vec<String> = names.iter().map(|(kind, name)| format!("{kind} {name}")).collect();
     if !names.is_empty() {
         lines.push(format!("names of the application: {}", names.join(", ")));
     }
-    lines.extend(file.warnings().iter().map(|warning| format!("warning: {warning}")));
+    lines.extend(warnings(&file).iter().map(|warning| format!("warning: {warning}")));
     if let Some(before) = &args.before {
-        let changes = file.changes_since(&RulesText::read(before)?.rules()?);
-        lines.extend(changes.map_err(|error| error.to_string())?.iter().map(|(name, change)| match change {
+        let changes = changes(&RulesText::read(before)?.rules()?, &file)?;
+        lines.extend(changes.iter().map(|(name, change)| match change {
             RuleChange::StartsAgain => {
                 format!("warning: rule {name:?} starts again: what keys have used of it is forgotten")
             }

@@ -6,12 +6,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use http::Request;
-use tollgate::config::{Registry, RuleConfig};
+use tollgate::config::{Mode, Registry, RuleConfig};
 use tollgate::{Denial, Head, MemoryStore, Reason, Report, RequestLimiter, Rule, StoreExt};
 use tollgate_core::{BoxStore, Check, Key, Store, Times};
 
 use super::RulesText;
+use super::names::application_names;
 use super::request::{AppNames, RequestArgs};
+use super::words::in_words;
 use crate::chart::human;
 use crate::keys::span;
 use crate::output::{print, printable};
@@ -51,7 +53,8 @@ pub(crate) async fn explain(args: &ExplainArgs) -> Result<ExitCode, String> {
         (Some(_), [rule, ..]) => {
             let store = args.redis.connect(PREFIX, TIMEOUT).await?;
             // The failure policy below does not say why a store fails.
-            let look = store.acquire(&[Check::new(rule.policy(), &Key::global(), 1)], Times::LOOK);
+            let policy = rule.policy().map_err(|error| error.to_string())?;
+            let look = store.acquire(&[Check::new(&policy, &Key::global(), 1)], Times::LOOK);
             look.wait().await.map_err(|error| format!("--redis: {error}"))?;
             (BoxStore::new(store.fail_closed()), "")
         }
@@ -76,12 +79,14 @@ impl Explainer<'_> {
     async fn explain(&self, rules: &[RuleConfig]) -> Result<String, String> {
         let (mut text, mut known, mut by) = (String::new(), Vec::new(), "");
         for config in rules {
-            let names = config.application_names().into_iter().filter(|name| self.unknown.contains(name));
+            let names = application_names(config).into_iter().filter(|name| self.unknown.contains(name));
             let names: Vec<String> = names.map(|(kind, name)| format!("{kind} {name}")).collect();
             let what = if !config.applies_to(&Head::from(&self.request)) {
                 "does not apply to the request".to_owned()
             } else if names.is_empty() {
-                let (config, is_in_shadow) = enforced(config)?;
+                let is_in_shadow = config.mode == Mode::Shadow;
+                // A limiter does not look at others.
+                let config = RuleConfig { mode: Mode::Enforce, ..config.clone() };
                 let rule = self.registry.rule(&config).map_err(|error| error.to_string())?;
                 // Rules in shadow count apart.
                 let store = if is_in_shadow { self.store.in_shadow() } else { self.store.clone() };
@@ -99,7 +104,7 @@ impl Explainer<'_> {
                     names.join(", its ")
                 )
             };
-            let words = format!("{}: {}", config.name(), config.in_words());
+            let words = format!("{}: {}", config.name, in_words(config));
             text.push_str(&format!("{}\n  {}\n", printable(&words), printable(&what)));
         }
         if known.is_empty() {
@@ -146,15 +151,6 @@ impl Explainer<'_> {
             _ => Ok(looked),
         }
     }
-}
-
-/// The same rule outside of a shadow, since a limiter does not look at others. And whether it was
-/// in one.
-fn enforced(config: &RuleConfig) -> Result<(RuleConfig, bool), String> {
-    let mut fields = serde_json::to_value(config).map_err(|error| error.to_string())?;
-    let mode = fields.as_object_mut().and_then(|fields| fields.remove("mode"));
-    let config = serde_json::from_value(fields).map_err(|error| error.to_string())?;
-    Ok((config, mode.is_some_and(|mode| mode == "shadow")))
 }
 
 /// Completes "the request …".

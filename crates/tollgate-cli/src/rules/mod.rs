@@ -1,12 +1,18 @@
 //! `tollgate check` and `tollgate explain`: what a file of rules says.
 
+mod changes;
 mod check;
 mod explain;
+mod names;
 mod request;
+#[cfg(test)]
+mod tests;
+mod warnings;
+mod words;
 
 use std::path::{Path, PathBuf};
 
-use tollgate::config::{ConfigError, RuleFile};
+use tollgate::config::{ConfigError, Registry, RuleFile};
 use tollgate::watch::read_file;
 
 pub(crate) use self::check::{AFTER_HELP as CHECK_AFTER_HELP, CheckArgs, check};
@@ -33,9 +39,11 @@ impl RulesText {
         mistakes(&self.text)
     }
 
-    /// The rules, or an error that names the first mistake.
+    /// The rules, or an error that names the first mistake. Whether their names are known is not
+    /// checked.
     pub(crate) fn rules(&self) -> Result<RuleFile, String> {
         let read = if self.is_json() { RuleFile::from_json } else { RuleFile::from_toml };
-        read(&self.text).map_err(|mistake| format!("{}: {mistake}", self.path.display()))
+        let checked = |file: RuleFile| Registry::of_any_name().rules(&file).map(|_| file);
+        read(&self.text).and_then(checked).map_err(|mistake| format!("{}: {mistake}", self.path.display()))
     }
 }

@@ -9,6 +9,8 @@ use tollgate::config::{Registry, RuleFile};
 use tollgate::extract::{ClientIpHeader, PeerAddr};
 use tollgate::{Head, Key, ResponseHead};
 
+use super::names::application_names;
+
 /// Options that describe a request. Errors do not repeat values, which may be secret.
 #[derive(Debug, Args)]
 pub(crate) struct RequestArgs {
@@ -81,7 +83,7 @@ impl RequestArgs {
             registry = registry.client_ip(client_ip.map_err(|error| format!("--trust: {error}"))?);
         }
         let mut unknown = BTreeSet::new();
-        for (kind, name) in file.rules().iter().flat_map(|rule| rule.application_names()) {
+        for (kind, name) in file.rules().iter().flat_map(application_names) {
             registry = match kind {
                 // Asked after the request, or named in the words of the rule.
                 "count_if" => registry.count_if(name, |_: &ResponseHead<'_>| true),

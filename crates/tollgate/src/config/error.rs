@@ -3,6 +3,11 @@
 use std::error::Error;
 use std::fmt;
 
+use serde::Serialize;
+use tollgate_core::PolicyError;
+
+use super::message::escaped;
+
 /// The reason why rules are refused. Its message is one line: it names the line, the rule, the
 /// field, the value, and what is allowed. It quotes nothing of a text that is not of its format,
 /// and 20 characters at most of the name of a field.
@@ -111,4 +116,26 @@ impl Mistake {
     pub(super) fn new(field: &'static str, reason: impl fmt::Display) -> Mistake {
         Mistake { field, reason: reason.to_string() }
     }
+
+    /// That of a policy, of which this field is wrong if its name is not.
+    pub(super) fn of_policy(field: &'static str, error: PolicyError) -> Mistake {
+        Mistake::new(if error == PolicyError::InvalidName { "name" } else { field }, error)
+    }
+
+    /// Adds the name of the rule, and the value of the field.
+    pub(super) fn in_rule(self, name: &str, fields: &impl Serialize) -> ConfigError {
+        let Mistake { field, reason } = self;
+        let value =
+            serde_json::to_value(fields).ok().and_then(|mut values| Some(values.get_mut(field)?.take()));
+        let reason = match value {
+            Some(value) if !value.is_null() && !reason.starts_with('"') => format!("{value}: {reason}"),
+            _ => reason,
+        };
+        let (rule, field, reason) = (Some(name.to_owned()), Some(field.to_owned()), escaped(&reason));
+        ConfigError { line: None, rule, field, reason }
+    }
+}
+
+pub(super) fn refuse(is_wrong: bool, field: &'static str, reason: impl fmt::Display) -> Result<(), Mistake> {
+    if is_wrong { Err(Mistake::new(field, reason)) } else { Ok(()) }
 }

@@ -8,8 +8,9 @@ use super::values::InText;
 use crate::extract::Networks;
 
 /// An entry of the field `exempt`.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum ExemptionText {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ExemptionText {
+    /// Preflights of browsers.
     CorsPreflight,
     /// A network in CIDR notation, or an address.
     Network(String),

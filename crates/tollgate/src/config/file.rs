@@ -8,14 +8,13 @@ use serde_json::value::RawValue;
 use serde_path_to_error::{Path, Segment};
 use toml::de::DeTable;
 
-use super::error::ConfigError;
-use super::fields::RuleFields;
+use super::error::{ConfigError, Mistake};
 use super::message::{hint, name, one_line, reason};
 use super::place::{Format, PathStep, SourceText, work};
-use super::rule::RuleConfig;
+use super::rule::{RuleConfig, RuleFields};
 
-/// The rules of a file, checked. [`Registry::rules`](super::Registry::rules) makes
-/// [`Rule`](crate::Rule)s of it.
+/// The rules of a file, whose fields fit together. [`Registry::rules`](super::Registry::rules)
+/// checks their values, and makes [`Rule`](crate::Rule)s of them.
 ///
 /// ```
 /// use tollgate::config::RuleFile;
@@ -38,16 +37,24 @@ pub struct RuleFile {
 }
 
 /// Rules for a rate limiter.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "RuleFile"))]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub(super) struct FileFields {
     /// The address of this schema, for editors.
-    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "$schema")]
     schema: Option<String>,
     /// The rules. A request is charged to all that apply to it, or to none.
     rule: Vec<RuleFields>,
+}
+
+/// The same for writing.
+#[derive(Serialize)]
+struct WrittenFile<'a> {
+    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
+    schema: Option<&'a String>,
+    rule: &'a [RuleConfig],
 }
 
 impl RuleFile {
@@ -71,11 +78,12 @@ impl RuleFile {
         let FileFields { schema, rule: fields } = source.fields()?;
         let (mut rules, mut names) = (Vec::new(), HashSet::new());
         for (at, fields) in fields.into_iter().enumerate() {
-            let rule = RuleConfig::try_new(fields).and_then(|rule| {
-                let is_twice = !names.insert(rule.name().to_owned());
-                if is_twice { Err(rule.mistake("name", "two rules have this name")) } else { Ok(rule) }
-            });
-            rules.push(rule.map_err(|error| source.in_rule(at, error))?);
+            let rule = RuleConfig::try_new(fields).map_err(|error| source.in_rule(at, error))?;
+            if !names.insert(rule.name.clone()) {
+                let twice = Mistake::new("name", "two rules have this name").in_rule(&rule.name, &rule);
+                return Err(source.in_rule(at, twice));
+            }
+            rules.push(rule);
         }
         if rules.is_empty() {
             let path = [PathStep::Name("rule".to_owned())];
@@ -94,12 +102,12 @@ impl RuleFile {
     /// Writes the rules in TOML. Comments of the text that was read are lost.
     pub fn to_toml(&self) -> String {
         // All of these fields have a form in TOML.
-        toml::to_string(&self.to_fields()).unwrap_or_default()
+        toml::to_string(&self.written()).unwrap_or_default()
     }
 
     /// Writes the rules in JSON.
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(&self.to_fields()).unwrap_or_default()
+        serde_json::to_string_pretty(&self.written()).unwrap_or_default()
     }
 
     /// The JSON Schema of such a file, by which editors complete and check it.
@@ -107,9 +115,32 @@ impl RuleFile {
         include_str!("schema.json")
     }
 
-    fn to_fields(&self) -> FileFields {
-        let rule = self.rules.iter().map(|rule| rule.fields.clone()).collect();
-        FileFields { schema: self.schema.clone(), rule }
+    /// Returns errors about fields of rules, with their lines and values, for checks of your own.
+    /// Each is about the rule with this number, from 0.
+    ///
+    /// ```
+    /// use tollgate::config::RuleFile;
+    ///
+    /// let file = RuleFile::from_toml("[[rule]]\nname = \"api\"\nquota = \"5/s\"\nby = \"ip\"")?;
+    /// let errors = file.errors([(0, "by", "our rules are by user")]);
+    /// assert_eq!(errors[0].to_string(), "line 4, rule \"api\", by: \"ip\": our rules are by user");
+    /// # Ok::<(), tollgate::config::ConfigError>(())
+    /// ```
+    pub fn errors<R: fmt::Display>(
+        &self,
+        errors: impl IntoIterator<Item = (usize, &'static str, R)>,
+    ) -> Vec<ConfigError> {
+        let source = self.source();
+        let error = |(at, field, reason): (usize, &'static str, R)| {
+            let mistake = Mistake::new(field, reason);
+            let rule = self.rules.get(at)?;
+            Some(source.in_rule(at, mistake.in_rule(&rule.name, rule)))
+        };
+        errors.into_iter().filter_map(error).collect()
+    }
+
+    fn written(&self) -> impl Serialize {
+        WrittenFile { schema: self.schema.as_ref(), rule: &self.rules }
     }
 
     /// The text that was read.

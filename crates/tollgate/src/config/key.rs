@@ -9,21 +9,31 @@ use super::name::is_name;
 use super::values::InText;
 use crate::extract::Cookie;
 
-/// Alternatives: the first that a request has is its key. Each alternative is a list of parts, and
-/// the request needs all of them.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct KeyExpression(pub(super) Vec<Vec<KeyPart>>);
+/// The key of a rule, parsed from text such as `header:x-api-key | ip`.
+///
+/// It is a list of alternatives: the first that a request has is its key. Each alternative is a
+/// list of parts, and the request needs all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KeyExpression(pub Vec<Vec<KeyPart>>);
 
 /// A single source of a key.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum KeyPart {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum KeyPart {
+    /// The address of the client.
     Ip,
+    /// The token of `Authorization`.
     Bearer,
+    /// The user of `Authorization`.
     BasicUser,
+    /// The value of this header.
     Header(HeaderName),
+    /// The value of the cookie with this name.
     Cookie(String),
+    /// The same for all requests.
     Global,
+    /// The route that matched (feature `axum`).
     Path,
+    /// The request's method.
     Method,
     /// That of the registry with this name.
     Named(String),
@@ -111,28 +121,9 @@ impl fmt::Display for KeyPart {
     }
 }
 
-impl KeyExpression {
-    /// What only the application knows: names of the registry, and the route that matched.
-    pub(super) fn names(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.0.iter().flatten().filter_map(|part| match part {
-            KeyPart::Named(name) => Some(("key", name.as_str())),
-            KeyPart::Path => Some(("route", "path")),
-            _ => None,
-        })
-    }
-
-    /// The first part that callers write, in words, unless each request has an alternative before
-    /// it.
-    pub(super) fn invented(&self) -> Option<String> {
-        let always = |part: &KeyPart| matches!(part, KeyPart::Ip | KeyPart::Global | KeyPart::Method);
-        let used = self.0.iter().take_while(|parts| !parts.iter().all(always));
-        used.flatten().find(|part| part.is_secret()).map(KeyPart::in_words)
-    }
-}
-
 impl KeyPart {
-    /// Whether it is what callers write, and may have to keep to themselves.
-    pub(super) fn is_secret(&self) -> bool {
+    /// Returns whether callers write it, and may have to keep it to themselves.
+    pub fn is_secret(&self) -> bool {
         matches!(self, KeyPart::Bearer | KeyPart::BasicUser | KeyPart::Header(_) | KeyPart::Cookie(_))
     }
 }

@@ -6,16 +6,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::error::ConfigError;
-use super::fields::RuleFields;
 use super::file::{FileFields, RuleFile, steps};
 use super::place::{Format, PathStep, SourceText, work};
-use super::rule::RuleConfig;
+use super::registry::Registry;
+use super::rule::{RuleConfig, RuleFields};
 
-/// How many mistakes and warnings are listed at most.
-pub(super) const MOST: usize = 1_000;
-
-/// Fields on which others depend. Without them, fields that are correct would seem to be mistakes.
-const DEPENDED_ON: [&str; 6] = ["name", "quota", "zone", "in-flight", "by", "reserve"];
+/// How many mistakes are listed at most.
+const MOST: usize = 1_000;
 
 impl RuleFile {
     /// Returns every mistake of rules in TOML, in the order of their lines: at most 1,000. A text
@@ -44,7 +41,8 @@ impl RuleFile {
 }
 
 fn mistakes(source: &SourceText<'_>) -> Vec<ConfigError> {
-    let Err(first) = RuleFile::read(source) else { return Vec::new() };
+    let any = Registry::of_any_name();
+    let Err(first) = RuleFile::read(source).and_then(|file| any.rules(&file)) else { return Vec::new() };
     work::note(source.text.len());
     // There is none if the form of the text is wrong.
     let value: Option<Value> = match source.format {
@@ -91,8 +89,11 @@ impl Found<'_, '_> {
     fn read_rule(&mut self, at: usize, mut rule: Value) {
         let place = [PathStep::Name("rule".to_owned()), PathStep::Index(at)];
         let mut fields = self.read::<RuleFields>(&mut rule, &place);
-        while let Some(Err(mistake)) = fields.map(RuleConfig::try_new) {
-            let removed = mistake.field.as_deref().filter(|field| !DEPENDED_ON.contains(field));
+        let any = Registry::of_any_name();
+        let checked = |fields| RuleConfig::try_new(fields).and_then(|config| any.rule(&config));
+        while let Some(Err(mistake)) = fields.map(checked) {
+            let is_free = |field: &&str| !RuleFields::DEPENDED_ON.contains(field);
+            let removed = mistake.field.as_deref().filter(is_free);
             let removed = removed.and_then(|field| rule.as_object_mut()?.remove(field));
             self.add(self.source.in_rule(at, mistake));
             fields = removed.and_then(|_| serde_json::from_value(rule.clone()).ok());

@@ -43,9 +43,12 @@
 //! A mistake is a [`ConfigError`]: one line with the line of the file, the rule, the field, the
 //! value, and what is allowed. A file without rules, a field that does not exist, and a name or a
 //! field that is given twice are mistakes too. [`RuleFile::mistakes_in_toml`] lists all of them.
-//! [`RuleFile::warnings`] lists ways around the rules of a file without mistakes, and requests that
-//! never pass. Of a text that is no file of rules, an error contains no more than 20 characters of
-//! a name, since it may be a secret.
+//! Of a text that is no file of rules, an error contains no more than 20 characters of a name,
+//! since it may be a secret. `tollgate check` also lists ways around the rules of a file, and
+//! requests that never pass.
+//!
+//! A [`RuleConfig`] is a rule as a value: code can make it, read it, and change it. A field that
+//! only one kind of limit or one algorithm takes stands only there.
 //!
 //! Tens of rules are usual, and files of 5,000 are tested. A request is compared with the rules
 //! whose `path` may be its own, and with all rules without a path, which should stay few. Use
@@ -127,14 +130,18 @@
 //! `OPTIONS *` and `CONNECT` have no path that begins with `/`. Within a nested router of axum, it
 //! is the whole path (feature `axum`).
 
+mod block;
 mod build;
 mod calendar;
+mod cost;
 mod error;
 mod exemption;
-mod fields;
 mod file;
 mod key;
 mod key_extractor;
+mod leaving;
+mod limit;
+mod line;
 mod message;
 mod mistakes;
 mod name;
@@ -149,12 +156,22 @@ mod schema;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tiers;
 mod values;
-mod warnings;
 mod when;
-mod words;
 
+pub use block::BlockConfig;
+#[cfg(test)]
+pub(crate) use build::count::built;
+pub use cost::{CorrectionConfig, CostConfig};
 pub use error::ConfigError;
+pub use exemption::ExemptionText;
 pub use file::RuleFile;
+pub use key::{KeyExpression, KeyPart};
+pub use leaving::LeavingConfig;
+pub use limit::{AlgorithmConfig, LimitConfig};
+pub use rate::{CalendarQuota, WindowName};
 pub use registry::Registry;
-pub use rule::RuleConfig;
+pub use rule::{Mode, RuleConfig};
+pub use tiers::TiersConfig;
+pub use when::{MethodName, PathPattern, When};

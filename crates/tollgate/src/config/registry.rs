@@ -74,8 +74,18 @@ impl Registry {
         Registry::default()
     }
 
-    /// A registry that has closures of all names, for checks.
-    pub(super) fn of_any_name() -> Registry {
+    /// A registry that has closures of all names, for checks of a file without its application.
+    ///
+    /// ```
+    /// use tollgate::config::{Registry, RuleFile};
+    ///
+    /// let text = "[[rule]]\nname = \"api\"\nquota = \"5/s burst 9\"\nby = \"user\"";
+    /// let file = RuleFile::from_toml(text)?;
+    /// assert!(Registry::new().rules(&file).is_err());
+    /// assert_eq!(Registry::of_any_name().rules(&file)?[0].policy().capacity(), 9);
+    /// # Ok::<(), tollgate::config::ConfigError>(())
+    /// ```
+    pub fn of_any_name() -> Registry {
         Registry { any_name: true, ..Registry::default() }
     }
 

@@ -1,21 +1,102 @@
-//! A rule of a file, checked.
+//! A rule of a file: its fields as they are read, and the rule that they say.
 
-use std::collections::BTreeMap;
-use std::str::FromStr;
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize};
+use tollgate_core::{Policy, Share, TimeSpan};
 
-use serde::de::{Deserialize, Deserializer, Error};
-use serde::ser::{Serialize, Serializer};
-use serde_json::json;
-use tollgate_core::Policy;
-
+use super::block::BlockConfig;
+use super::cost::{CorrectionConfig, CostConfig};
 use super::error::{ConfigError, Mistake};
-use super::fields::RuleFields;
-use super::message::escaped;
-use super::registry::Registry;
+use super::exemption::ExemptionText;
+use super::key::KeyExpression;
+use super::leaving::LeavingConfig;
+use super::limit::{AlgorithmName, LimitConfig};
+use super::rate::Rate;
+use super::tiers::TiersFields;
+use super::values::{AsText, OneOrMany, Units, UnitsOr, is_default, one_or_many, text};
+use super::when::When;
 use crate::extract::Head;
+use crate::rule::MissingKey;
 
-/// A rule as a file says it. Its values are checked; the names of closures are looked up by
-/// [`Registry::rules`].
+/// A rule: a quota, or a number of requests in flight, for each key.
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Rule"))]
+#[serde(remote = "Self", rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct RuleFields {
+    /// The name of the policy: printable ASCII, once in a file.
+    name: String,
+    /// LIMIT/WINDOW, and "burst N" for gcra and leaky-bucket: 100/min, or 5/10s burst 20. Or
+    /// LIMIT/day, LIMIT/week or LIMIT/month, with zone.
+    pub(super) quota: Option<AsText<Rate>>,
+    /// The time zone of a quota per day, week or month, such as Europe/Berlin.
+    pub(super) zone: Option<String>,
+    /// The first day of each month, 1 to 31, or of each week, 1 (Monday) to 7; 1 if none is given.
+    pub(super) anchor: Option<u8>,
+    /// How many requests may run at once, instead of a quota.
+    pub(super) in_flight: Option<Units>,
+    /// What divides the quota among callers: ip, bearer, basic-user, header:NAME, cookie:NAME,
+    /// path, method, global, or a key of the registry. "a + b" counts by both together, and "a | b"
+    /// by the first that the request has. + binds tighter.
+    by: AsText<KeyExpression>,
+    /// The algorithm; gcra if none is given. The guide says what each guarantees.
+    pub(super) algorithm: Option<AlgorithmName>,
+    /// The number of sub-windows of sliding-buckets; 10 if none is given.
+    pub(super) buckets: Option<u32>,
+    /// The largest limit of sliding-log; 100000 if none is given.
+    pub(super) max_limit: Option<u32>,
+    /// How long leaky-bucket delays a request, by default for the window; or how long a request
+    /// waits to be in flight, by default not at all.
+    pub(super) max_wait: Option<AsText<TimeSpan>>,
+    /// How long the slots of a killed process stay taken; 15s if none is given.
+    pub(super) lease: Option<AsText<TimeSpan>>,
+    /// How long a request holds its slot at most.
+    pub(super) held_at_most: Option<AsText<TimeSpan>>,
+    /// The requests to which the rule applies; all if this is not given.
+    when: Option<When>,
+    /// Requests that the rule ignores: networks and addresses, cors-preflight, or exemptions of the
+    /// registry.
+    exempt: Option<OneOrMany<ExemptionText>>,
+    /// What happens to a request without a key: it is refused, if this is not given.
+    missing_key: Option<MissingKey>,
+    /// What a request costs: a number, or a cost of the registry; 1 if none is given.
+    pub(super) cost: Option<UnitsOr<String>>,
+    /// A cost of the registry that estimates a request. The handler settles it.
+    pub(super) reserve: Option<String>,
+    /// The largest estimate, as a share of the capacity.
+    pub(super) reserve_at_most: Option<AsText<Share>>,
+    /// A condition of the registry: requests whose response does not meet it are refunded.
+    pub(super) count_if: Option<String>,
+    /// A response cost of the registry, to which a request is settled.
+    pub(super) cost_by: Option<String>,
+    /// A quota of the registry, which a request brings along.
+    quota_by: Option<String>,
+    /// Other quotas for some requests.
+    pub(super) tiers: Option<TiersFields>,
+    /// Classes of requests that leave units to others.
+    leaving: Option<LeavingConfig>,
+    /// Blocks a key for a time after so many denials.
+    block: Option<BlockConfig>,
+    /// What the policy counts, if that is not requests: content-bytes, or any name.
+    pub(super) unit: Option<String>,
+    /// Whether the last use and the total of every key are kept.
+    #[serde(default)]
+    track_usage: bool,
+    /// Whether the rule is left out of the fields of responses.
+    #[serde(default)]
+    without_fields: bool,
+    /// Whether the rule only shows what it would refuse; enforce if this is not given.
+    mode: Option<Mode>,
+}
+
+impl RuleFields {
+    /// Fields on which others depend. Without them, fields that are correct would seem to be
+    /// mistakes.
+    pub(super) const DEPENDED_ON: [&str; 6] = ["name", "quota", "zone", "in-flight", "by", "reserve"];
+}
+
+/// A rule as a file says it, to be changed and to be given to
+/// [`Registry::rule`](super::Registry::rule), which checks its values.
 ///
 /// It is made of a [`RuleFile`](super::RuleFile), of a part of the application's own configuration
 /// by [serde](https://serde.rs), or of one line:
@@ -24,42 +105,125 @@ use crate::extract::Head;
 /// is `ip` if it is left out.
 ///
 /// ```
-/// use tollgate::config::RuleConfig;
+/// use tollgate::Quota;
+/// use tollgate::config::{AlgorithmConfig, LimitConfig, Mode, Registry, RuleConfig};
 ///
-/// let rule: RuleConfig = "api=5/10s,burst=20,key=header:x-api-key|ip".parse()?;
-/// assert_eq!(rule.policy().quota().to_string(), "5/10s burst 20");
-/// assert_eq!(
-///     rule.in_words(),
-///     "5 per 10 seconds for each value of the header x-api-key, else client address; at most 20 at once (gcra)"
-/// );
+/// let mut rule: RuleConfig = "api=5/10s,burst=20,key=header:x-api-key|ip".parse()?;
+/// assert_eq!(rule.policy()?.capacity(), 20);
+/// rule.mode = Mode::Shadow;
+/// rule.limit = LimitConfig::Rate {
+///     quota: Quota::per_day(500),
+///     algorithm: AlgorithmConfig::SlidingBuckets { buckets: 60 },
+///     unit: None,
+///     tiers: None,
+/// };
+/// let rule = Registry::new().rule(&rule)?;
+/// assert_eq!(rule.policy().quota().limit(), 500);
 /// # Ok::<(), tollgate::config::ConfigError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct RuleConfig {
-    pub(super) fields: RuleFields,
-    policy: Policy,
+    /// The name of the policy.
+    pub name: String,
+    /// What the rule limits: `quota`, or `in-flight`, with the fields that belong to it.
+    #[serde(flatten)]
+    pub limit: LimitConfig,
+    /// The key.
+    #[serde(with = "text")]
+    pub by: KeyExpression,
+    /// The requests to which the rule applies; all if this is `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<When>,
+    /// The requests that the rule ignores.
+    #[serde(skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
+    pub exempt: Vec<ExemptionText>,
+    /// What happens to a request without a key.
+    #[serde(skip_serializing_if = "is_default")]
+    pub missing_key: MissingKey,
+    /// What a request costs: `cost`, or `reserve`; 1 if this is `None`.
+    #[serde(flatten)]
+    pub cost: Option<CostConfig>,
+    /// What corrects the charge by the response: `count-if`, or `cost-by`.
+    #[serde(flatten)]
+    pub correction: Option<CorrectionConfig>,
+    /// A quota of the registry, which a request brings along.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_by: Option<String>,
+    /// Classes of requests that leave units to others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leaving: Option<LeavingConfig>,
+    /// Blocks a key for a time after so many denials.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<BlockConfig>,
+    /// Whether the last use and the total of every key are kept.
+    #[serde(skip_serializing_if = "is_default")]
+    pub track_usage: bool,
+    /// Whether the rule is left out of the fields of responses.
+    #[serde(skip_serializing_if = "is_default")]
+    pub without_fields: bool,
+    /// Whether the rule refuses requests, or only shows what it would refuse.
+    #[serde(skip_serializing_if = "is_default")]
+    pub mode: Mode,
+}
+
+/// Whether a rule refuses requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// It does.
+    #[default]
+    Enforce,
+    /// It only shows what it would refuse: [`Rule::shadow`](crate::Rule::shadow).
+    Shadow,
 }
 
 impl RuleConfig {
-    /// Checks all values that need no closure of the application.
+    /// Checks which fields stand together. Their values are checked once the rule is made.
     pub(super) fn try_new(fields: RuleFields) -> Result<RuleConfig, ConfigError> {
-        match Registry::of_any_name().build(&fields) {
-            Ok(rule) => Ok(RuleConfig { policy: rule.policy().clone(), fields }),
-            Err(mistake) => Err(mistake_in(&fields, mistake)),
-        }
+        let groups = LimitConfig::of(&fields)
+            .and_then(|limit| Ok((limit, CostConfig::of(&fields)?, CorrectionConfig::of(&fields)?)));
+        let (limit, cost, correction) =
+            groups.map_err(|mistake: Mistake| mistake.in_rule(&fields.name, &fields))?;
+        let RuleFields { name, when, quota_by, leaving, block, track_usage, without_fields, .. } = fields;
+        Ok(RuleConfig {
+            name,
+            limit,
+            by: fields.by.0,
+            when,
+            exempt: fields.exempt.map(|exempt| exempt.0).unwrap_or_default(),
+            missing_key: fields.missing_key.unwrap_or_default(),
+            cost,
+            correction,
+            quota_by,
+            leaving,
+            block,
+            track_usage,
+            without_fields,
+            mode: fields.mode.unwrap_or_default(),
+        })
     }
 
-    /// The name of the policy.
-    pub fn name(&self) -> &str {
-        self.policy.name()
+    /// Returns the policy of callers without a tier.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the limit, the name, the unit or the block is not valid.
+    pub fn policy(&self) -> Result<Policy, ConfigError> {
+        self.try_policy().map_err(|mistake| mistake.in_rule(&self.name, self))
     }
 
-    /// The policy of callers without a tier.
-    pub fn policy(&self) -> &Policy {
-        &self.policy
+    pub(super) fn try_policy(&self) -> Result<Policy, Mistake> {
+        let policy = self.limit.policy(&self.name)?;
+        let policy = match &self.block {
+            Some(block) => policy.try_block_after(block.after, block.time.0),
+            None => Ok(policy),
+        };
+        let policy = policy.map_err(|error| Mistake::new("block", error))?;
+        Ok(if self.track_usage { policy.track_usage() } else { policy })
     }
 
-    /// Whether the rule is for such requests, by its field `when`.
+    /// Returns whether the rule is for such requests, by its field `when`.
     ///
     /// ```
     /// use tollgate::Head;
@@ -72,37 +236,7 @@ impl RuleConfig {
     /// # Ok::<(), tollgate::config::ConfigError>(())
     /// ```
     pub fn applies_to(&self, head: &Head<'_>) -> bool {
-        self.fields.when.as_ref().is_none_or(|when| when.is_met_by(head))
-    }
-}
-
-impl RuleConfig {
-    pub(super) fn mistake(&self, field: &'static str, reason: &str) -> ConfigError {
-        mistake_in(&self.fields, Mistake::new(field, reason))
-    }
-}
-
-/// Adds the name of the rule and the value of the field.
-pub(super) fn mistake_in(fields: &RuleFields, mistake: Mistake) -> ConfigError {
-    let Mistake { field, reason } = mistake;
-    let value = serde_json::to_value(fields).ok().and_then(|mut values| Some(values.get_mut(field)?.take()));
-    let reason = match value {
-        Some(value) if !reason.starts_with('"') => format!("{value}: {reason}"),
-        _ => reason,
-    };
-    let (rule, field, reason) = (Some(fields.name.clone()), Some(field.to_owned()), escaped(&reason));
-    ConfigError { line: None, rule, field, reason }
-}
-
-impl PartialEq for RuleConfig {
-    fn eq(&self, other: &RuleConfig) -> bool {
-        self.fields == other.fields
-    }
-}
-
-impl Serialize for RuleConfig {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Serialize::serialize(&self.fields, serializer)
+        self.when.as_ref().is_none_or(|when| when.is_met_by(head))
     }
 }
 
@@ -110,56 +244,4 @@ impl<'de> Deserialize<'de> for RuleConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RuleConfig, D::Error> {
         RuleConfig::try_new(<RuleFields as Deserialize>::deserialize(deserializer)?).map_err(D::Error::custom)
     }
-}
-
-/// `NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]`, or
-/// `NAME=N[,key=K][,lease=D][,max-wait=D]`.
-impl FromStr for RuleConfig {
-    type Err = ConfigError;
-
-    fn from_str(text: &str) -> Result<RuleConfig, ConfigError> {
-        let fields = one_line(text);
-        fields
-            .map_err(|reason| ConfigError { line: None, rule: None, field: None, reason })
-            .and_then(RuleConfig::try_new)
-    }
-}
-
-fn one_line(text: &str) -> Result<RuleFields, String> {
-    let form = || {
-        "expected NAME=LIMIT/WINDOW[,OPTION=VALUE]..., such as api=10/10s, or NAME=N[,OPTION=VALUE]... for N requests \
-         in flight"
-            .to_owned()
-    };
-    // The first equals sign ends the name, which may contain commas and slashes.
-    let (name, rest) = text.split_once('=').ok_or_else(form)?;
-    let mut parts = rest.split(',');
-    let limit = parts.next().unwrap_or_default();
-    let known: &[&str] = match limit.contains('/') {
-        true => &["burst", "algorithm", "key", "max-wait"],
-        false => &["key", "lease", "max-wait"],
-    };
-    let mut options = BTreeMap::new();
-    for part in parts {
-        let (option, value) = part.split_once('=').unwrap_or((part, ""));
-        if !known.contains(&option) {
-            return Err(format!("{option:?} is not an option: use {}", known.join(", ")));
-        }
-        if options.insert(option, value).is_some() {
-            return Err(format!("{option} is given twice"));
-        }
-    }
-    let by = options.remove("key").unwrap_or("ip");
-    let mut fields = json!({ "name": name, "by": by });
-    if limit.contains('/') {
-        let burst = options.remove("burst").map(|burst| format!(" burst {burst}")).unwrap_or_default();
-        fields["quota"] = format!("{limit}{burst}").into();
-    } else {
-        let digits = limit.bytes().all(|sign| sign.is_ascii_digit());
-        fields["in-flight"] = limit.parse::<u64>().ok().filter(|_| digits).ok_or_else(form)?.into();
-    }
-    for (option, value) in options {
-        fields[option] = value.into();
-    }
-    serde_json::from_value(fields).map_err(|error| escaped(&error.to_string()))
 }

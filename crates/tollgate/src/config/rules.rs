@@ -5,7 +5,7 @@ use tollgate_core::Key;
 use super::error::ConfigError;
 use super::file::RuleFile;
 use super::registry::Registry;
-use super::rule::{RuleConfig, mistake_in};
+use super::rule::{Mode, RuleConfig};
 use crate::extract::Head;
 use crate::rule::Rule;
 
@@ -13,8 +13,9 @@ impl Registry {
     /// Makes the rules of a file, for [`RateLimitLayer::try_new`](crate::RateLimitLayer::try_new).
     ///
     /// # Errors
-    /// [`ConfigError`] for the first name that this registry does not have, and for the first rule
-    /// that it [requires](Registry::require) and the file lacks.
+    /// [`ConfigError`] for the first value that is not valid, for the first name that this registry
+    /// does not have, and for the first rule that it [requires](Registry::require) and the file
+    /// lacks.
     pub fn rules(&self, file: &RuleFile) -> Result<Vec<Rule>, ConfigError> {
         self.required.iter().try_for_each(|(rule, fields)| check_required(file, rule, fields))?;
         let rule = |(at, config)| self.rule(config).map_err(|error| file.source().in_rule(at, error));
@@ -24,9 +25,10 @@ impl Registry {
     /// Makes one rule.
     ///
     /// # Errors
-    /// [`ConfigError`] for the first name that this registry does not have.
+    /// [`ConfigError`] for the first value that is not valid, and for the first name that this
+    /// registry does not have.
     pub fn rule(&self, config: &RuleConfig) -> Result<Rule, ConfigError> {
-        self.build(&config.fields).map_err(|mistake| mistake_in(&config.fields, mistake))
+        self.build(config).map_err(|mistake| mistake.in_rule(&config.name, config))
     }
 
     /// The key of a request for output: values of headers and cookies, tokens, users, and keys of
@@ -57,14 +59,15 @@ fn check_required(file: &RuleFile, name: &str, fields: &[&'static str]) -> Resul
         let (rule, field) = (Some(name.to_owned()), field.map(str::to_owned));
         ConfigError { line: None, rule, field, reason: reason.to_owned() }
     };
-    let Some(at) = file.rules().iter().position(|rule| rule.name() == name) else {
+    let Some(at) = file.rules().iter().position(|rule| rule.name == name) else {
         return Err(mistake(None, "missing: the application needs a rule with this name"));
     };
-    let values = serde_json::to_value(&file.rules()[at]).unwrap_or_default();
+    let rule = &file.rules()[at];
+    let values = serde_json::to_value(rule).unwrap_or_default();
     let missing = fields.iter().find(|field| values.get(**field).is_none());
     let wrong = match missing {
         Some(field) => Some(mistake(Some(field), "missing: the application needs it")),
-        None if values["mode"] == "shadow" => {
+        None if rule.mode == Mode::Shadow => {
             Some(mistake(Some("mode"), "the application needs this rule, so it cannot be in shadow"))
         }
         None => None,

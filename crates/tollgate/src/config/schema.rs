@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 use tollgate_core::Quota;
 
 use super::RuleFile;
-use super::fields::RuleFields;
 use super::file::FileFields;
-use super::rule::RuleConfig;
+use super::rule::{RuleConfig, RuleFields};
 use super::values::{AsText, InText, NamedValues, OneOrMany, Units, UnitsOr};
 
 /// The schema of a type that has several forms.
@@ -63,7 +62,7 @@ written_as!(NamedValues<V>, BTreeMap<String, V>);
 written_as!(RuleConfig, RuleFields);
 
 /// A field is given or absent: `null` is a mistake.
-fn remove_null(schema: &mut Value) {
+fn clean(schema: &mut Value) {
     if let Some(types) = schema.get_mut("type").and_then(Value::as_array_mut) {
         types.retain(|name| name != "null");
         if let [one] = &mut types[..] {
@@ -78,9 +77,16 @@ fn remove_null(schema: &mut Value) {
         fields.remove("anyOf");
         fields.extend(form);
     }
+    // A link is for readers of the library.
+    let is_link = |text: &Value| text.as_str().is_some_and(|text| text.contains("[`"));
+    if let Some(fields) =
+        schema.as_object_mut().filter(|fields| fields.get("description").is_some_and(is_link))
+    {
+        fields.remove("description");
+    }
     match schema {
-        Value::Object(fields) => fields.values_mut().for_each(remove_null),
-        Value::Array(values) => values.iter_mut().for_each(remove_null),
+        Value::Object(fields) => fields.values_mut().for_each(clean),
+        Value::Array(values) => values.iter_mut().for_each(clean),
         _ => {}
     }
 }
@@ -89,7 +95,7 @@ fn remove_null(schema: &mut Value) {
 #[test]
 fn the_checked_in_schema_is_that_of_the_fields() {
     let mut schema = schema_for!(FileFields).to_value();
-    remove_null(&mut schema);
+    clean(&mut schema);
     let mut current = serde_json::to_string_pretty(&schema).unwrap();
     current.push('\n');
     if std::env::var_os("TOLLGATE_BLESS").is_some() {

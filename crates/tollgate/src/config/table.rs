@@ -6,11 +6,14 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::forward_to_deserialize_any;
 use serde::ser::{Serialize, Serializer};
 
-use super::fields::{BlockFields, LeavingFields, RuleFields, TiersFields};
+use super::block::BlockConfig;
 use super::file::FileFields;
+use super::leaving::LeavingConfig;
+use super::rule::RuleFields;
+use super::tiers::TiersFields;
 use super::when::When;
 
-/// Reads and writes a type, whose derived functions are those of `serde(remote = "Self")`.
+/// Reads a type, whose derived functions are those of `serde(remote = "Self")`.
 macro_rules! table {
     ($type:ident, $expecting:literal) => {
         impl<'de> Deserialize<'de> for $type {
@@ -32,6 +35,13 @@ macro_rules! table {
                 deserializer.deserialize_map(FieldsVisitor)
             }
         }
+    };
+}
+
+/// Reads and writes such a type.
+macro_rules! written_table {
+    ($type:ident, $expecting:literal) => {
+        table!($type, $expecting);
 
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -42,11 +52,11 @@ macro_rules! table {
 }
 
 table!(FileFields, "a table with the list rule");
-table!(RuleFields, "a table with name, quota, by and others");
-table!(When, "a table such as { path = \"/api/*\" }");
-table!(TiersFields, "a table such as { by = \"plan\", quotas = { pro = \"600/min\" } }");
-table!(LeavingFields, "a table such as { by = \"class\", units = { batch = 200 } }");
-table!(BlockFields, "a table such as { after = 20, for = \"15m\" }");
+written_table!(RuleFields, "a table with name, quota, by and others");
+written_table!(When, "a table such as { path = \"/api/*\" }");
+written_table!(TiersFields, "a table such as { by = \"plan\", quotas = { pro = \"600/min\" } }");
+written_table!(LeavingConfig, "a table such as { by = \"class\", units = { batch = 200 } }");
+written_table!(BlockConfig, "a table such as { after = 20, for = \"15m\" }");
 
 /// The same map, a table, a value or its reader, where `null` is a value like any other.
 struct WithoutNull<T>(T);

@@ -1,6 +1,6 @@
 //! The types of values in a file: texts, numbers, lists and tables.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -39,7 +39,7 @@ pub(super) struct AsText<T>(pub(super) T);
 pub(super) struct Units(pub(super) u64);
 
 /// A number, or a string.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum UnitsOr<T> {
     Units(Units),
     Value(T),
@@ -98,6 +98,60 @@ impl<V: Serialize> Serialize for NamedValues<V> {
         self.0.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
         map.end()
     }
+}
+
+/// A value that a file writes as a string, for `with` of serde.
+pub(super) mod text {
+    use super::{AsText, Deserialize, Deserializer, InText, Serializer, fmt};
+
+    pub(in crate::config) fn serialize<T: fmt::Display, S: Serializer>(
+        value: &T,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(in crate::config) fn deserialize<'de, T: InText, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<T, D::Error> {
+        AsText::deserialize(deserializer).map(|AsText(value)| value)
+    }
+}
+
+/// A string, or a list of them, for `with` of serde.
+pub(super) mod one_or_many {
+    use super::{Deserialize, Deserializer, InText, OneOrMany, Serialize, Serializer};
+
+    pub(in crate::config) fn serialize<T: InText + Clone, S: Serializer>(
+        values: &[T],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        OneOrMany(values.to_vec()).serialize(serializer)
+    }
+
+    pub(in crate::config) fn deserialize<'de, T: InText, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<T>, D::Error> {
+        OneOrMany::deserialize(deserializer).map(|OneOrMany(values)| values)
+    }
+}
+
+pub(super) fn text_if_any<T: fmt::Display, S: Serializer>(
+    value: &Option<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(ToString::to_string).serialize(serializer)
+}
+
+pub(super) fn units_by_name<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, u64>, D::Error> {
+    let NamedValues(values) = NamedValues::<Units>::deserialize(deserializer)?;
+    Ok(values.into_iter().map(|(name, Units(units))| (name, units)).collect())
+}
+
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Reads values of any of these types.

@@ -4,9 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use http::{HeaderName, Method};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::values::{AsText, InText, OneOrMany};
+#[cfg(test)]
+use super::values::{AsText, OneOrMany};
+use super::values::{InText, one_or_many, text, text_if_any};
 use crate::extract::Head;
 use crate::rule::path_index::received;
 
@@ -14,24 +16,31 @@ use crate::rule::path_index::received;
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(remote = "Self", deny_unknown_fields)]
-pub(super) struct When {
+pub struct When {
     /// A path, or the beginning of paths before `*`; or a list of them. It is compared with the
     /// path as received: undecoded, and without the query.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<OneOrMany<PathPattern>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
+    #[cfg_attr(test, schemars(with = "OneOrMany<PathPattern>"))]
+    pub path: Vec<PathPattern>,
     /// A method, or a list of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    method: Option<OneOrMany<MethodName>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
+    #[cfg_attr(test, schemars(with = "OneOrMany<MethodName>"))]
+    pub method: Vec<MethodName>,
     /// The name of a header that the request has. Callers choose whether they send it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    header: Option<AsText<HeaderText>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "header", serialize_with = "text_if_any")]
+    #[cfg_attr(test, schemars(with = "AsText<HeaderText>"))]
+    pub header: Option<HeaderName>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
 struct HeaderText(HeaderName);
 
 impl InText for HeaderText {
     const EXAMPLE: &'static str = "x-beta";
+}
+
+fn header<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<HeaderName>, D::Error> {
+    text::deserialize(deserializer).map(|HeaderText(name)| Some(name))
 }
 
 impl FromStr for HeaderText {
@@ -52,62 +61,27 @@ impl fmt::Display for HeaderText {
 impl When {
     pub(super) fn is_met_by(&self, head: &Head<'_>) -> bool {
         let path = received(head).path();
-        self.path.as_ref().is_none_or(|patterns| patterns.0.iter().any(|pattern| pattern.matches(path)))
-            && self.method.as_ref().is_none_or(|methods| methods.0.iter().any(|each| each.is_of(head)))
-            && self.header.as_ref().is_none_or(|name| head.headers().contains_key(&name.0.0))
-    }
-
-    pub(super) fn paths(&self) -> Option<impl Iterator<Item = &str>> {
-        self.path.as_ref().map(|paths| paths.0.iter().map(|path| path.0.as_str()))
-    }
-
-    pub(super) fn header(&self) -> Option<&HeaderName> {
-        self.header.as_ref().map(|name| &name.0.0)
-    }
-
-    /// Whether each request that meets `when` meets this too, if it has the header of this.
-    pub(super) fn includes(&self, when: Option<&When>) -> bool {
-        type List<T> = Option<OneOrMany<T>>;
-        fn all<T>(these: &List<T>, others: Option<&List<T>>, includes: impl Fn(&T, &T) -> bool) -> bool {
-            let is_in = |these: &OneOrMany<T>, other| these.0.iter().any(|each| includes(each, other));
-            let others = others.and_then(Option::as_ref);
-            these.as_ref().is_none_or(|these| {
-                others.is_some_and(|others| others.0.iter().all(|other| is_in(these, other)))
-            })
-        }
-        all(&self.path, when.map(|when| &when.path), PathPattern::includes)
-            && all(&self.method, when.map(|when| &when.method), |each, other| each.matches(&other.0))
-    }
-
-    /// Completes "10 per minute …".
-    pub(super) fn in_words(&self) -> String {
-        fn any<T: fmt::Display>(values: &[T]) -> String {
-            values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
-        }
-        let path = self.path.as_ref().map(|paths| format!("of {}", any(&paths.0)));
-        let method = self.method.as_ref().map(|methods| format!("by {}", any(&methods.0)));
-        let header = self.header.as_ref().map(|name| format!("with the header {}", name.0));
-        [path, method, header].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        (self.path.is_empty() || self.path.iter().any(|pattern| pattern.matches(path)))
+            && (self.method.is_empty() || self.method.iter().any(|each| each.is_of(head)))
+            && self.header.as_ref().is_none_or(|name| head.headers().contains_key(name))
     }
 }
 
-/// A whole path, or the beginning of one before `*`.
-#[derive(Clone, Debug, PartialEq)]
-struct PathPattern(String);
+/// A whole path, or the beginning of one before `*`, parsed from text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PathPattern(String);
 
 impl PathPattern {
+    /// Returns the pattern as it is written, such as `/api/*`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     fn matches(&self, path: &str) -> bool {
         match self.0.strip_suffix('*') {
             Some(beginning) => path.starts_with(beginning),
             None => path == self.0,
         }
-    }
-}
-
-impl PathPattern {
-    /// Whether it matches each path that the other matches.
-    fn includes(&self, other: &PathPattern) -> bool {
-        self.0.ends_with('*') && self.matches(other.0.trim_end_matches('*')) || self == other
     }
 }
 
@@ -136,8 +110,9 @@ impl fmt::Display for PathPattern {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
-struct MethodName(Method);
+/// A method, parsed from text in capitals. `GET` includes `HEAD`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MethodName(pub Method);
 
 impl MethodName {
     /// Routers answer `HEAD` by what answers `GET`.

@@ -121,6 +121,9 @@ impl<I: IntoIterator<Item = Rule>> IntoRules for I {
 
 /// What happens to a request in which a rule finds no key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "config", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "config", serde(rename_all = "kebab-case"))]
+#[cfg_attr(all(test, feature = "config"), derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub enum MissingKey {
     /// The request is refused, and nothing is charged. The default: omitting a header must not lift

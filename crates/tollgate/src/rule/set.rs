@@ -37,12 +37,20 @@ pub(crate) struct Corrected {
     pub(crate) by_response: ByResponse,
 }
 
+impl Rule {
+    /// Checks whether its settings fit together, which no set changes.
+    pub(crate) fn check(&self) -> Result<(), SetupError> {
+        self.check_shadow()?;
+        self.check_settling()?;
+        self.check_slots()
+    }
+}
+
 impl RuleSet {
     /// A set of rules, and that of their policies.
     pub(crate) fn try_new(rules: impl IntoRules) -> Result<(RuleSet, PolicySet), SetupError> {
         let rules: Box<[Rule]> = rules.into_rules().collect();
-        rules.iter().try_for_each(Rule::check_settling)?;
-        rules.iter().try_for_each(Rule::check_slots)?;
+        rules.iter().try_for_each(Rule::check)?;
         let variants = |rule: &Rule| {
             // Without its own policy.
             let variants = rule.try_variants()?.into_iter().skip(1);
@@ -74,7 +82,6 @@ impl RuleSet {
         if enforced.is_empty() && in_shadow.is_empty() {
             return Err(SetupError::NoRules);
         }
-        in_shadow.iter().try_for_each(Rule::check_shadow)?;
         let ((enforced, policies), (in_shadow, of_shadow)) =
             (RuleSet::try_new(enforced)?, RuleSet::try_new(in_shadow)?);
         let is_twice = |policy: &&Policy| policies.number(policy.name()).is_some();

@@ -1,7 +1,5 @@
 //! The policies of a rule, by the tier and the class of requests.
 
-use std::fmt;
-
 use tollgate_core::Policy;
 
 use super::Rule;
@@ -40,17 +38,5 @@ impl Rule {
     pub(crate) fn variants(&self) -> Vec<Variant<'_>> {
         // `try_tiers` and `try_leaving` refuse what would be an error.
         self.try_variants().unwrap_or_default()
-    }
-}
-
-/// Completes "requests …".
-impl fmt::Display for Variant<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.tier, self.class) {
-            (None, None) => f.write_str("without a tier or a class"),
-            (Some(tier), None) => write!(f, "of the tier {tier:?}"),
-            (None, Some(class)) => write!(f, "of the class {class:?}"),
-            (Some(tier), Some(class)) => write!(f, "of the tier {tier:?} and the class {class:?}"),
-        }
     }
 }

@@ -242,6 +242,35 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
     }
 
+    #[cfg(feature = "config")]
+    #[test]
+    fn a_rule_is_built_once_when_its_file_is_opened_and_once_for_each_edit() {
+        use crate::config::{Registry, built};
+
+        let path = std::env::temp_dir().join(format!("tollgate-built-{}.toml", std::process::id()));
+        let rule = |name: &str, quota: &str| {
+            format!("[[rule]]\nname = \"{name}\"\nquota = \"{quota}\"\nby = \"ip\"\n")
+        };
+        let write = |quota: &str| std::fs::write(&path, rule("a", quota) + &rule("b", quota)).unwrap();
+        write("10/s");
+        built();
+        let file = Registry::new().open(&path).unwrap();
+        let layer = RateLimitLayer::try_new(file.rules()).unwrap();
+        assert_eq!(built(), 2);
+        let mut follower = Follower::new(file, layer.clone());
+        let mut settle = || {
+            while follower.look() {
+                thread::sleep(PAUSE);
+            }
+        };
+        settle();
+        assert_eq!(built(), 0);
+        write("20/s");
+        settle();
+        assert_eq!((layer.version(), built()), (2, 2));
+        std::fs::remove_file(&path).unwrap();
+    }
+
     /// Such as that of a health check.
     #[test]
     fn the_status_does_not_wait_for_a_replacement_of_rules() {

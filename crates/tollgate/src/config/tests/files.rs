@@ -138,7 +138,7 @@ fn random_files_survive_both_formats() {
         ] {
             let again = read(&written).unwrap_or_else(|error| panic!("{error}\n{written}"));
             assert_eq!(again, file, "{written}");
-            let policies = |file: &RuleFile| file.rules().iter().map(|rule| rule.policy().clone()).collect();
+            let policies = |file: &RuleFile| file.rules().iter().map(RuleConfig::policy).collect();
             let [before, after]: [Vec<_>; 2] = [&file, &again].map(policies);
             assert_eq!(before, after, "{written}");
         }

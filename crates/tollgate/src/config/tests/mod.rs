@@ -7,11 +7,11 @@ pub(super) mod files;
 mod keys;
 mod mistakes;
 mod mistakes_in_form;
+mod replacement;
 mod requests;
 mod secrets;
-mod warnings;
 
-use super::{Registry, RuleFile};
+use super::{ConfigError, Registry, RuleFile};
 
 /// What `FIELDS` stands for in the messages below.
 const FIELDS: &str = "`name`, `quota`, `zone`, `anchor`, `in-flight`, `by`, `algorithm`, `buckets`, `max-limit`, `max-wait`, `lease`, `held-at-most`, `when`, `exempt`, \
@@ -19,15 +19,16 @@ const FIELDS: &str = "`name`, `quota`, `zone`, `anchor`, `in-flight`, `by`, `alg
 
 /// The error of a text with one mistake.
 fn of_toml(text: &str) -> String {
-    let file = RuleFile::from_toml(text);
-    let error = file.as_ref().err().cloned();
-    assert_eq!(RuleFile::mistakes_in_toml(text), Vec::from_iter(error), "{text}");
-    file.and_then(|file| Registry::new().rules(&file)).map(drop).unwrap_err().to_string()
+    of(RuleFile::from_toml(text), &RuleFile::mistakes_in_toml(text))
 }
 
 fn of_json(text: &str) -> String {
-    let file = RuleFile::from_json(text);
-    let error = file.as_ref().err().cloned();
-    assert_eq!(RuleFile::mistakes_in_json(text), Vec::from_iter(error), "{text}");
-    file.and_then(|file| Registry::new().rules(&file)).map(drop).unwrap_err().to_string()
+    of(RuleFile::from_json(text), &RuleFile::mistakes_in_json(text))
+}
+
+fn of(file: Result<RuleFile, ConfigError>, mistakes: &[ConfigError]) -> String {
+    let checked = |registry: &Registry, file: RuleFile| registry.rules(&file).map(|_| file);
+    let file = file.and_then(|file| checked(&Registry::of_any_name(), file));
+    assert_eq!(mistakes, Vec::from_iter(file.as_ref().err().cloned()));
+    file.and_then(|file| checked(&Registry::new(), file)).map(drop).unwrap_err().to_string()
 }

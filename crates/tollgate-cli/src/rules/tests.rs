@@ -1,7 +1,12 @@
-//! Ways around the rules of a file, and changes.
+//! What files of rules say in words, ways around them, and changes.
 
-use crate::config::{Registry, RuleFile};
-use crate::layer::{RateLimitLayer, RuleChange};
+use tollgate::config::{ConfigError, RuleConfig, RuleFile};
+use tollgate::layer::RuleChange;
+
+use super::changes::changes;
+use super::names::application_names;
+use super::warnings::warnings;
+use super::words::in_words;
 
 /// A file of rules that are named by their place, each of these fields.
 fn file(rules: &[&str]) -> RuleFile {
@@ -11,10 +16,8 @@ fn file(rules: &[&str]) -> RuleFile {
 
 /// The rules and the fields of warnings.
 fn warned(rules: &[&str]) -> Vec<String> {
-    let warnings = file(rules).warnings();
-    let place = |warning: &crate::config::ConfigError| {
-        format!("{} {}", warning.rule().unwrap(), warning.field().unwrap())
-    };
+    let warnings = warnings(&file(rules));
+    let place = |warning: &ConfigError| format!("{} {}", warning.rule().unwrap(), warning.field().unwrap());
     warnings.iter().map(place).collect()
 }
 
@@ -75,7 +78,7 @@ fn headers_and_keys_that_callers_omit_are_ways_around_a_rule() {
     let skipped = "quota = \"5/s\"\nby = \"user\"\nmissing-key = \"skip\"";
     assert_eq!(warned(&[omitted, skipped]), ["0 when", "1 missing-key"]);
     assert!(warned(&[omitted, skipped, "quota = \"5/s\"\nby = \"ip\""]).is_empty());
-    let warning = file(&["quota = \"5/s\"\nby = \"header:x | ip\""]).warnings().remove(0);
+    let warning = warnings(&file(&["quota = \"5/s\"\nby = \"header:x | ip\""])).remove(0);
     assert_eq!(
         warning.to_string(),
         "line 4, rule \"0\", by: \"header:x | ip\": a caller that invents a new value of the header x for each request is \
@@ -85,7 +88,7 @@ fn headers_and_keys_that_callers_omit_are_ways_around_a_rule() {
 
 #[test]
 fn changes_name_rules_that_start_again() {
-    let changes = |earlier: &[&str], next: &[&str]| file(next).changes_since(&file(earlier)).unwrap();
+    let changes = |earlier: &[&str], next: &[&str]| changes(&file(earlier), &file(next)).unwrap();
     let of = |quota: &str, more: &str| format!("quota = \"{quota}\"\nby = \"ip\"\n{more}");
     let first = of("5/s", "");
     assert_eq!(changes(&[&first], &[&first]), []);
@@ -127,23 +130,11 @@ fn changes_name_rules_that_start_again() {
     assert_eq!(changes(&[&first, &first], &[&first]), [("1".to_owned(), RuleChange::Removed)]);
 }
 
-/// A layer that follows the file says the same.
-#[test]
-fn a_replacement_compares_the_keys_that_files_say() {
-    let rules =
-        |by: &str| Registry::new().rules(&file(&[&format!("quota = \"5/s\"\nby = \"{by}\"")])).unwrap();
-    let layer = RateLimitLayer::new(rules("header:x-api-key | ip"));
-    let of = |by: &str| layer.replace(rules(by)).unwrap().of("0");
-    assert_eq!(of("header:X-Api-Key|ip"), None);
-    assert_eq!(of("ip"), Some(RuleChange::StartsAgain));
-    assert_eq!(of("ip"), None);
-}
-
 #[test]
 fn requests_that_never_pass_are_named() {
     let warnings = |fields: &str| {
         let file = file(&[&format!("by = \"ip\"\n{fields}")]);
-        file.warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
+        warnings(&file).iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let tiers = "tiers = { by = \"plan\", quotas = { free = \"4/min\", pro = \"600/min\" } }";
     let leaving = "leaving = { by = \"class\", units = { batch = 2 } }";
@@ -188,14 +179,14 @@ leaving = { by = "class", units = { batch = 20 } }
 block = { after = 20, for = "15m" }"#;
     let file = file(&[fields]);
     assert_eq!(
-        file.rules()[0].in_words(),
+        in_words(&file.rules()[0]),
         "60 per minute for each user, else client address; at most 60 at once (gcra); only of /api/*; not for 10.0.0.0/8 or \
          cors-preflight or health; requests without a key share one; a request reserves what tokens says; at most 1/2 of the \
          quota; responses count by what failed says; by plan: 600/min for pro; by class: batch leaves 20; after 20 denials \
          within 1 minute blocked for 15 minutes"
     );
     assert_eq!(
-        file.rules()[0].application_names(),
+        application_names(&file.rules()[0]),
         [
             ("key", "user"),
             ("cost", "tokens"),
@@ -208,33 +199,52 @@ block = { after = 20, for = "15m" }"#;
 }
 
 #[test]
-fn keys_for_output_hide_what_callers_and_the_application_write() {
-    use crate::config::{Registry, RuleConfig};
-    use crate::extract::{Head, PeerAddr};
-    let request = http::Request::get("/")
-        .header("x-key", "sesame")
-        .header("authorization", "Basic c2VzYW1lOg==")
-        .header("cookie", "s=sesame")
-        .header("x-many", "sesame")
-        .header("x-many", "other")
-        .header("x-empty", "")
-        .extension(PeerAddr(([192, 0, 2, 1], 80).into()))
-        .body(())
-        .unwrap();
-    let registry = Registry::new().key("user", |_: &Head<'_>| Some("sesame".into()));
-    for (by, shown) in [
-        ("header:x-key", Some("=hidden")),
-        ("basic-user", Some("=hidden")),
-        ("cookie:s", Some("=hidden")),
-        ("user", Some("=hidden")),
-        ("header:x-many", Some("*")),
-        ("header:x-empty|ip", Some("1|@192.0.2.1")),
-        ("header:x-key+ip|global", Some("0|(=hidden,@192.0.2.1)")),
-        ("header:x-none|method", Some("1|=GET")),
-        ("header:x-none", None),
+fn words_name_the_limit_the_algorithm_and_the_key() {
+    let words = |text: &str| in_words(&text.parse::<RuleConfig>().unwrap());
+    assert_eq!(words("api=5/10s"), "5 per 10 seconds for each client address; at most 5 at once (gcra)");
+    assert_eq!(
+        words("x=1/d,algorithm=fixed-window,key=global"),
+        "1 per day for all callers together; fixed-window"
+    );
+    assert_eq!(
+        words("x=2/s,algorithm=leaky-bucket,max-wait=5s,key=header:x-key+method|ip"),
+        "2 per second for each value of the header x-key and method, else client address; 1 at once, others delayed for at \
+         most 5 seconds (leaky-bucket)"
+    );
+    assert_eq!(
+        words("a,b=2,max-wait=5s,lease=3s,key=global"),
+        "2 in flight for all callers together; others wait for at most 5 seconds (in-flight, lease of 3 seconds)"
+    );
+    let words = |fields: &str| {
+        let file = format!("[[rule]]\nname = \"a\"\nby = \"global\"\n{fields}");
+        in_words(&RuleFile::from_toml(&file).unwrap().rules()[0])
+    };
+    assert_eq!(
+        words("in-flight = 2"),
+        "2 in flight for all callers together; others are refused (in-flight, lease of 15 seconds)"
+    );
+    assert_eq!(
+        words("in-flight = 2\nmax-wait = \"5s\"\nlease = \"3s\""),
+        "2 in flight for all callers together; others wait for at most 5 seconds (in-flight, lease of 3 seconds)"
+    );
+    assert_eq!(
+        words("quota = \"1/s\"\nwhen = { path = [\"/a\", \"/b/*\"], method = \"GET\" }"),
+        "1 per second for all callers together; at most 1 at once (gcra); only of /a or /b/* by GET"
+    );
+    assert_eq!(
+        words("quota = \"1/s\"\nmode = \"shadow\""),
+        "1 per second for all callers together; at most 1 at once (gcra); in shadow: refuses nothing"
+    );
+    assert_eq!(
+        words("quota = \"1/d\"\nalgorithm = \"fixed-window\"\nblock = { after = 20, for = \"15m\" }"),
+        "1 per day for all callers together; fixed-window; after 20 denials within 1 day blocked for 15 minutes"
+    );
+    for (fields, rate) in [
+        ("quota = \"9/month\"\nzone = \"America/New_York\"", "9 per month in America/New_York"),
+        ("quota = \"9/month\"\nzone = \"UTC\"\nanchor = 31", "9 per month from its day 31 on in UTC"),
+        ("quota = \"9/week\"\nzone = \"UTC\"\nanchor = 7", "9 per week from its day 7 on in UTC"),
+        ("quota = \"9/day\"\nzone = \"Asia/Kolkata\"", "9 per day in Asia/Kolkata"),
     ] {
-        let rule: RuleConfig = format!("a=5/s,key={by}").parse().unwrap();
-        let key = registry.shown_key(&rule, &Head::from(&request)).unwrap();
-        assert_eq!(key.map(|key| key.to_text()).as_deref(), shown, "{by}");
+        assert_eq!(words(fields), format!("{rate} for all callers together; calendar-window"));
     }
 }
