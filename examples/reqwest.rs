@@ -10,7 +10,7 @@ use std::time::Duration;
 use reqwest::{Client, Method, Request, Url};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tollgate::calls::{CallLimitError, CallLimitLayer};
+use tollgate::calls::{CallError, CallLimitLayer};
 use tollgate::{Algorithm, Key, Limiter, Policy, Quota};
 use tower::{ServiceBuilder, ServiceExt};
 
@@ -36,8 +36,8 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     while let Some(response) = calls.join_next().await {
         match response? {
             Ok(response) => println!("{} after {} ms", response.status(), start.elapsed().as_millis()),
-            Err(CallLimitError::Denied(denial)) => println!("not sent: {denial}"),
-            Err(CallLimitError::Inner(error)) => return Err(error.into()),
+            Err(CallError::Denied(denial)) => println!("not sent: {denial}"),
+            Err(error) => return Err(error.into_box()),
         }
     }
     Ok(())

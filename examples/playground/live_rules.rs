@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tollgate::config::{
     CostConfig, ExemptionText, KeyExpression, KeyPart, Mode, Registry, RuleConfig, RuleFile,
 };
-use tollgate::watch::{WatchError, WatchedFile};
-use tollgate::{Head, Key, MissingKey, Policy, RateLimitLayer, Rule};
+use tollgate::watch::WatchedFile;
+use tollgate::{Head, Key, MissingKey, Policy, RateLimitLayer, Rule, SetupError};
 
 use crate::login;
 use crate::registry::{ESTIMATE, NOT_LOGIN};
@@ -148,7 +148,7 @@ impl LiveRules {
     }
 
     /// Reads a file like [`Registry::open`], and keeps what else it says of its rules.
-    pub(crate) fn open(path: &Path, registry: Registry) -> Result<(LiveRules, WatchedFile), WatchError> {
+    pub(crate) fn open(path: &Path, registry: Registry) -> Result<(LiveRules, WatchedFile), SetupError> {
         let rules = LiveRules::fixed(Vec::new());
         let lists = Arc::clone(&rules.0);
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));

@@ -4,8 +4,7 @@ use axum::Router;
 use axum::extract::FromRequestParts;
 use axum::routing::get;
 use tollgate::extract::global;
-use tollgate::layer::MissingExtension;
-use tollgate::{Charge, Charges, Policy, PolicyExt, Quota, RateLimitLayer, Rule};
+use tollgate::{Charge, Charges, Policy, PolicyExt, Quota, RateLimitLayer, Rule, SetupError};
 use tollgate_tests::{Client, Log, serve};
 
 fn rule(name: &str) -> Rule {
@@ -50,6 +49,6 @@ async fn a_handler_takes_the_only_charge_or_all_of_them() {
 #[tokio::test]
 async fn a_missing_charge_says_what_to_call() {
     let mut parts = http::Request::new(()).into_parts().0;
-    let missing: MissingExtension = Charge::from_request_parts(&mut parts, &()).await.unwrap_err();
+    let missing: SetupError = Charge::from_request_parts(&mut parts, &()).await.unwrap_err();
     assert!(missing.to_string().contains("call `.reserve(..)`"), "{missing}");
 }

@@ -7,8 +7,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::StatusCode;
 use tollgate::extract::{global, header};
-use tollgate::layer::MissingExtension;
-use tollgate::{Algorithm, Denial, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report};
+use tollgate::{
+    Algorithm, Denial, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report, SetupError,
+};
 use tollgate_tests::{Client, Log, serve};
 
 use crate::axum_server::{two, two_a_day};
@@ -78,7 +79,7 @@ async fn an_unexposed_verdict_is_a_500_and_logged_once() {
 #[tokio::test]
 async fn the_missing_report_can_be_handled() {
     let mut parts = http::Request::new(()).into_parts().0;
-    let missing: MissingExtension = Report::from_request_parts(&mut parts, &()).await.unwrap_err();
+    let missing: SetupError = Report::from_request_parts(&mut parts, &()).await.unwrap_err();
     assert!(missing.to_string().contains(".expose_report()"));
 }
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate::pause::{PauseError, PauseLayer};
+use tollgate::calls::CallError;
+use tollgate::pause::PauseLayer;
 use tollgate::{Quota, RateLimitLayer};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
@@ -58,7 +59,7 @@ async fn a_call_that_would_wait_for_too_long_is_not_sent() {
     assert_eq!(call().await.unwrap_err().code(), Code::ResourceExhausted);
     let error = call().await.unwrap_err();
     let source = std::error::Error::source(&error).unwrap();
-    let paused = source.downcast_ref::<PauseError<tonic::transport::Error>>().unwrap();
-    assert!(matches!(paused, PauseError::Paused(left) if left.as_secs() > 3_500), "{paused}");
+    let paused = source.downcast_ref::<CallError<tonic::transport::Error>>().unwrap();
+    assert!(matches!(paused, CallError::Paused(left) if left.as_secs() > 3_500), "{paused}");
     assert_eq!(sent.load(Ordering::Relaxed), 2);
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use axum::Router;
 use http::{Request, Response};
+use tollgate::calls::CallError;
 use tollgate::extract::global;
-use tollgate::pause::{Pause, PauseError, PauseLayer};
+use tollgate::pause::{Pause, PauseLayer};
 use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{clock, field, per_minute, serve, store};
 use tonic::body::Body;
@@ -66,5 +67,5 @@ async fn a_paused_channel_sends_no_call_after_a_refusal() {
     }
     assert_eq!(status[1].as_deref(), Some("8"), "{status:?}");
     // A pause is an hour at most, unless the client says otherwise.
-    assert!(matches!(call().await, Err(PauseError::Paused(left)) if left > Duration::from_secs(3_500)));
+    assert!(matches!(call().await, Err(CallError::Paused(left)) if left > Duration::from_secs(3_500)));
 }

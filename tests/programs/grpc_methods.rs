@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tollgate::calls::{CallLimitError, CallLimitLayer};
+use tollgate::calls::{CallError, CallLimitLayer};
 use tollgate::extract::{PeerIp, header};
 use tollgate::{Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::{clock, store};
@@ -69,5 +69,5 @@ async fn a_channel_refuses_calls_beyond_its_own_limit() {
         assert_eq!(response.headers()["grpc-status"], "12");
     }
     let refused = limited.ready().await.unwrap().call(call("/a.A/One", "ada")).await;
-    assert!(matches!(refused, Err(CallLimitError::Denied(_))), "{refused:?}");
+    assert!(matches!(refused, Err(CallError::Denied(_))), "{refused:?}");
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate::calls::{CallLimitError, CallLimitLayer};
+use tollgate::calls::{CallError, CallLimitLayer};
 use tollgate::{Algorithm, Key, Limiter, MemoryStore, Policy, Quota, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, clock, poll_once, store};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -67,7 +67,7 @@ async fn a_call_is_charged_its_cost_by_its_key() {
     let mut service = CallLimitLayer::new(rows(10), by_tenant).cost(|job| job.rows).layer(workers.clone());
     assert_eq!(service.ready().await.unwrap().call(job("a", 8)).await.unwrap(), 8);
     let refused = service.ready().await.unwrap().call(job("a", 3)).await.unwrap_err();
-    let CallLimitError::Denied(denial) = refused;
+    let CallError::Denied(denial) = refused else { panic!("{refused:?}") };
     assert_eq!(denial.retry_after(), Some(Duration::from_secs(6)));
     assert_eq!(service.ready().await.unwrap().call(job("b", 3)).await.unwrap(), 3);
     assert_eq!(workers.done.load(Ordering::Relaxed), 2);
@@ -133,7 +133,7 @@ async fn a_store_that_fails_is_answered_by_its_failure_policy() {
     for _ in 0..3 {
         assert!(open.layer(Workers::default()).oneshot(job("a", 1)).await.is_ok());
         let refused = closed.layer(Workers::default()).oneshot(job("a", 1)).await.unwrap_err();
-        assert!(matches!(refused, CallLimitError::Denied(denial) if denial.retry_after().is_none()));
+        assert!(matches!(refused, CallError::Denied(denial) if denial.retry_after().is_none()));
     }
 }
 

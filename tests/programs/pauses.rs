@@ -13,8 +13,9 @@ use axum::routing::get;
 use http::HeaderMap;
 use reqwest::{Client, Method, Request, Response, Url};
 use tokio::time::{Instant, sleep};
+use tollgate::calls::CallError;
 use tollgate::extract::global;
-use tollgate::pause::{PauseError, PauseLayer};
+use tollgate::pause::PauseLayer;
 use tollgate::{Key, Policy, PolicyExt, Quota, RateLimitLayer, Share};
 use tollgate_tests::{serve, timed};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
@@ -51,7 +52,7 @@ async fn a_refusal_pauses_all_requests_to_its_origin_only() {
     for _ in 0..3 {
         match client.clone().oneshot(get_of(&limited)).await {
             Ok(response) => assert_eq!(response.status(), 429),
-            Err(PauseError::Paused(left)) => assert!(left > Duration::from_secs(3_500), "{left:?}"),
+            Err(CallError::Paused(left)) => assert!(left > Duration::from_secs(3_500), "{left:?}"),
             Err(error) => panic!("{error}"),
         }
         assert_eq!(client.clone().oneshot(get_of(&free)).await.unwrap().status(), 200);
@@ -65,7 +66,7 @@ async fn a_client_may_pause_before_it_is_refused() {
     let (limited, asked) = counting(|app| app.layer(limit)).await;
     let client = ServiceBuilder::new().layer(pauses().before_refusals()).service(Client::new());
     assert_eq!(client.clone().oneshot(get_of(&limited)).await.unwrap().status(), 200);
-    assert!(matches!(client.oneshot(get_of(&limited)).await, Err(PauseError::Paused(_))));
+    assert!(matches!(client.oneshot(get_of(&limited)).await, Err(CallError::Paused(_))));
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 
@@ -106,7 +107,7 @@ async fn a_pause_without_end_lasts_for_the_longest_one_which_is_a_year() {
     let client = ServiceBuilder::new().layer(pauses).service(Client::new());
     assert_eq!(client.clone().oneshot(get_of(&url)).await.unwrap().status(), 429);
     let left = match client.oneshot(get_of(&url)).await {
-        Err(PauseError::Paused(left)) => left,
+        Err(CallError::Paused(left)) => left,
         other => panic!("{other:?}"),
     };
     let days = left.as_secs_f64() / 86_400.0;
@@ -118,7 +119,7 @@ type Busy = http::Response<()>;
 /// A client without a network, whose requests are all refused for an hour.
 fn refused<R>(
     pauses: PauseLayer<R, Busy>,
-) -> impl Service<R, Response = Busy, Error = PauseError<Infallible>> + Clone {
+) -> impl Service<R, Response = Busy, Error = CallError<Infallible>> + Clone {
     let busy = |_: R| {
         let response = http::Response::builder().status(429).header("retry-after", "3600").body(());
         ready(Ok::<_, Infallible>(response.unwrap()))
@@ -146,7 +147,7 @@ async fn a_pause_of_an_origin_holds_for_all_its_spellings() {
 /// A client whose request `n` is refused after that many seconds, for as many seconds.
 fn slow(
     at_most: Duration,
-) -> impl Service<(u64, u64), Response = Busy, Error = PauseError<Infallible>, Future: Send> + Clone {
+) -> impl Service<(u64, u64), Response = Busy, Error = CallError<Infallible>, Future: Send> + Clone {
     let answer = async |(after, pause): (u64, u64)| {
         sleep(Duration::from_secs(after)).await;
         let status = if pause == 0 { 200 } else { 429 };
@@ -245,7 +246,7 @@ async fn an_error_of_a_paused_client_says_how_long_or_what_failed() {
     client.clone().oneshot(request()).await.unwrap();
     let error = client.oneshot(request()).await.unwrap_err();
     assert!(error.to_string().starts_with("the origin asked for a pause, which ends in 3599."), "{error}");
-    let inner = PauseError::Inner(std::io::Error::other("reset"));
+    let inner = CallError::Inner(std::io::Error::other("reset"));
     assert_eq!(inner.to_string(), "reset");
 }
 
@@ -271,7 +272,7 @@ fn an_origin_takes_little_memory_whatever_its_links_are() {
 }
 
 /// Polls a request that is answered at once.
-fn now(response: impl Future<Output = Result<Busy, PauseError<Infallible>>>) {
+fn now(response: impl Future<Output = Result<Busy, CallError<Infallible>>>) {
     let answer = pin!(response).poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(answer, Poll::Ready(Ok(response)) if response.status() == 429));
 }

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::get;
 use reqwest::{Client, Method, Request, Url};
 use tokio::time::Instant;
-use tollgate::calls::{CallLimitError, CallLimitLayer};
+use tollgate::calls::{CallError, CallLimitLayer};
 use tollgate::{Algorithm, Key, Limiter, Policy, Quota};
 use tollgate_tests::serve;
 use tower::{Service, ServiceBuilder, ServiceExt};
@@ -43,10 +43,10 @@ async fn a_refused_call_is_an_error_that_says_when_to_retry() {
     let call = || client.clone().oneshot(Request::new(Method::GET, url.clone()));
     call().await.unwrap();
     let error = call().await.unwrap_err();
-    let CallLimitError::Denied(denial) = &error else { panic!("{error:?}") };
+    let CallError::Denied(denial) = &error else { panic!("{error:?}") };
     assert!(denial.retry_after() > Some(Duration::from_secs(3_500)));
     assert_eq!(error.to_string(), "quota exceeded: hourly");
     // As any error, it goes where `?` takes it.
     let boxed: Box<dyn std::error::Error + Send + Sync> = error.into();
-    assert!(boxed.downcast::<CallLimitError<reqwest::Error>>().is_ok());
+    assert!(boxed.downcast::<CallError<reqwest::Error>>().is_ok());
 }

@@ -19,7 +19,7 @@ mod time;
 mod usage;
 
 pub use key::{Key, counted_address};
-pub use policy::share::{Share, ShareError};
+pub use policy::share::Share;
 pub use policy::{Algorithm, Boundaries, Policy, PolicyError, PolicyNumbers};
 pub use quota::{Quota, QuotaError};
 pub use store::boxed::BoxStore;

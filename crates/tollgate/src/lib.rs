@@ -188,7 +188,7 @@ mod waiting_call;
 
 #[cfg(feature = "calendar")]
 #[cfg_attr(docsrs, doc(cfg(feature = "calendar")))]
-pub use calendar::{CalendarError, CalendarWindow};
+pub use calendar::CalendarWindow;
 pub use charge::{Charge, Charges, ResponseHead};
 pub use denial::Denial;
 #[doc(inline)]
@@ -216,5 +216,5 @@ pub use setup_error::SetupError;
 pub use store::StoreExt;
 pub use tollgate_core::{
     Algorithm, Boundaries, Clock, Key, ManualClock, Policy, PolicyError, Quota, QuotaError, Settled, Share,
-    ShareError, Status, TextError, TimeSpan, Timestamp, Wait, algorithm,
+    Status, TextError, TimeSpan, Timestamp, Wait, algorithm,
 };

@@ -2,9 +2,10 @@
 
 use std::error::Error;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use tollgate_core::{Policy, PolicyError, QuotaError, ShareError};
+use tollgate_core::{Policy, PolicyError, QuotaError};
 
 /// The reason why settings are refused: the error of every `try_` method of this crate.
 ///
@@ -28,10 +29,8 @@ use tollgate_core::{Policy, PolicyError, QuotaError, ShareError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// A policy or its quota cannot be made.
+    /// A policy, its quota or a share of it cannot be made.
     InvalidPolicy(PolicyError),
-    /// A share cannot be made.
-    InvalidShare(ShareError),
     /// There are no rules and no policies: nothing would be limited.
     NoRules,
     /// Two policies have this name. Names identify policies in responses and stored states.
@@ -90,13 +89,27 @@ pub enum SetupError {
     LeaseOfNothing,
     /// The life of a lease is outside of 1 ms to [`Lease::LONGEST`](crate::Lease::LONGEST).
     LeaseLife(Duration),
+    /// The IANA database has no such time zone, of a `CalendarWindow`.
+    UnknownZone(String),
+    /// A week or a month has no such day, or the window of the calendar is a day.
+    Anchor {
+        /// The day.
+        day: u8,
+        /// The last day that is allowed. 0 if the window is a day.
+        most: u8,
+    },
+    /// The file with this path cannot be read, or its rules are not valid.
+    File(PathBuf, String),
+    /// A handler asks for a [`Report`](crate::Report) or a [`Charge`](crate::Charge) that no layer
+    /// inserted. With the feature `axum` this is an answer: a 500 without a body, since the missing
+    /// call is a mistake in the server, and only the log names it.
+    MissingExtension(&'static str),
 }
 
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SetupError::InvalidPolicy(error) => error.fmt(f),
-            SetupError::InvalidShare(error) => error.fmt(f),
             SetupError::NoRules => f.write_str(
                 "no rules: nothing would be limited; to switch a layer off, give it rules and call `.enabled(false)`",
             ),
@@ -149,6 +162,16 @@ impl fmt::Display for SetupError {
             ),
             SetupError::LeaseOfNothing => f.write_str("a lease must have at least 1 unit, got 0"),
             SetupError::LeaseLife(life) => write!(f, "a lease must last 1 ms to 60s, got {life:?}"),
+            SetupError::UnknownZone(zone) => {
+                write!(f, "{zone:?} is not a time zone of the IANA database, such as UTC or Europe/Berlin")
+            }
+            SetupError::Anchor { most: 0, .. } => f.write_str("only a week or a month has a first day"),
+            SetupError::Anchor { day, most: 7 } => {
+                write!(f, "day {day} is not one of a week: 1 (Monday) to 7 (Sunday)")
+            }
+            SetupError::Anchor { day, most } => write!(f, "day {day} is not one of a month: 1 to {most}"),
+            SetupError::File(path, reason) => write!(f, "{}: {reason}", path.display()),
+            SetupError::MissingExtension(what) => write!(f, "a handler asks for {what}"),
         }
     }
 }
@@ -171,12 +194,6 @@ impl From<PolicyError> for SetupError {
 impl From<QuotaError> for SetupError {
     fn from(error: QuotaError) -> SetupError {
         SetupError::InvalidPolicy(error.into())
-    }
-}
-
-impl From<ShareError> for SetupError {
-    fn from(error: ShareError) -> SetupError {
-        SetupError::InvalidShare(error)
     }
 }
 

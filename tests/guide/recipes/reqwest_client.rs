@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::{Router, routing::get};
 use reqwest::{Client, Method, Request, Response, Url};
 use tokio::task::JoinSet;
-use tollgate::calls::{CallLimitError, CallLimitLayer};
+use tollgate::calls::{CallError, CallLimitLayer};
 use tollgate::{Algorithm, Key, Limiter, Policy, Quota};
 use tollgate_tests::{clock, serve, store};
 use tower::{ServiceBuilder, ServiceExt};
@@ -17,7 +17,7 @@ fn spaced() -> Policy {
         .with_algorithm(Algorithm::LeakyBucket { max_wait: Duration::from_millis(30) })
 }
 
-async fn get_all(limiter: Limiter, urls: Vec<Url>) -> Vec<Result<Response, CallLimitError<reqwest::Error>>> {
+async fn get_all(limiter: Limiter, urls: Vec<Url>) -> Vec<Result<Response, CallError<reqwest::Error>>> {
     let by_host = |request: &Request| request.url().host_str().map(Key::from);
     let client = ServiceBuilder::new().layer(CallLimitLayer::new(limiter, by_host)).service(Client::new());
     let mut calls = JoinSet::new();
@@ -38,7 +38,7 @@ async fn requests_that_would_wait_too_long_are_not_sent() {
     for call in get_all(limiter, vec![url; 9]).await {
         match call {
             Ok(response) => answered += u32::from(response.text().await.unwrap() == "hello"),
-            Err(CallLimitError::Denied(_)) => refused += 1,
+            Err(CallError::Denied(_)) => refused += 1,
             Err(error) => panic!("{error}"),
         }
     }

@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use crate::exact::most_with_interval;
 use crate::policy::{Algorithm, Policy, PolicyError};
-use crate::quota::Quota;
+use crate::quota::{Quota, QuotaError};
+use crate::text_error::TextError;
 
 /// A fraction of each quota, for a store that decides alone although a fleet shares the quota.
 ///
@@ -46,12 +47,12 @@ impl Share {
     /// [`Share::new`] for values that are known only at run time.
     ///
     /// # Errors
-    /// [`ShareError`] if the share is zero or more than the whole.
-    pub const fn try_new(part: u16, of: u16) -> Result<Share, ShareError> {
+    /// [`QuotaError::ShareOfNothing`] or [`QuotaError::ShareAboveWhole`].
+    pub const fn try_new(part: u16, of: u16) -> Result<Share, QuotaError> {
         match (NonZeroU16::new(part), NonZeroU16::new(of)) {
             (Some(part), Some(of)) if part.get() <= of.get() => Ok(Share { part, of }),
-            (None, Some(_)) => Err(ShareError::Nothing),
-            _ => Err(ShareError::MoreThanWhole),
+            (None, Some(_)) => Err(QuotaError::ShareOfNothing),
+            _ => Err(QuotaError::ShareAboveWhole),
         }
     }
 
@@ -86,49 +87,23 @@ impl fmt::Display for Share {
 }
 
 impl FromStr for Share {
-    type Err = ShareError;
+    type Err = TextError;
 
-    fn from_str(text: &str) -> Result<Share, ShareError> {
+    fn from_str(text: &str) -> Result<Share, TextError> {
+        let malformed =
+            || TextError::new(text, "a share: expected a fraction such as 1/3, in numbers below 65536");
         // `u16::from_str` would accept a sign.
         let number =
             |text: &str| text.starts_with(|c: char| c.is_ascii_digit()).then(|| text.parse().ok()).flatten();
-        let (part, of) = text.split_once('/').ok_or(ShareError::Malformed)?;
+        let (part, of) = text.split_once('/').ok_or_else(malformed)?;
         match (number(part), number(of)) {
-            (Some(part), Some(of)) => Share::try_new(part, of),
-            _ => Err(ShareError::Malformed),
+            (Some(part), Some(of)) => {
+                Share::try_new(part, of).map_err(|error| TextError::new(text, format!("a share: {error}")))
+            }
+            _ => Err(malformed()),
         }
     }
 }
-
-/// Reasons why a [`Share`] cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ShareError {
-    /// The share is zero.
-    Nothing,
-    /// More than the whole, or `of` is 0.
-    MoreThanWhole,
-    /// The text is not two whole numbers below 65,536 with a slash between them.
-    Malformed,
-}
-
-impl ShareError {
-    const fn as_str(&self) -> &'static str {
-        match self {
-            ShareError::Nothing => "a share of nothing would refuse everything",
-            ShareError::MoreThanWhole => "a share must not be more than the whole",
-            ShareError::Malformed => "a share is written as 1/3, in numbers below 65536",
-        }
-    }
-}
-
-impl fmt::Display for ShareError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl std::error::Error for ShareError {}
 
 impl Policy {
     /// The same policy with this share of its limit and of its burst, each rounded down. For a
@@ -251,21 +226,23 @@ mod tests {
 
     #[test]
     fn a_share_is_parsed_from_text_and_bad_text_refused() {
+        const FORM: &str = "expected a fraction such as 1/3, in numbers below 65536";
         assert_eq!("2/5".parse(), Ok(Share::new(2, 5)));
         assert_eq!(Share::new(2, 5).to_string(), "2/5");
         for (text, error) in [
-            ("0/5", ShareError::Nothing),
-            ("6/5", ShareError::MoreThanWhole),
-            ("1/0", ShareError::MoreThanWhole),
-            ("", ShareError::Malformed),
-            ("1", ShareError::Malformed),
-            ("+1/3", ShareError::Malformed),
-            ("1/-3", ShareError::Malformed),
-            ("1/3/3", ShareError::Malformed),
-            ("1 / 3", ShareError::Malformed),
-            ("1/65536", ShareError::Malformed),
+            ("0/5", "a share of nothing would refuse everything"),
+            ("6/5", "a share must not be more than the whole"),
+            ("1/0", "a share must not be more than the whole"),
+            ("", FORM),
+            ("1", FORM),
+            ("+1/3", FORM),
+            ("1/-3", FORM),
+            ("1/3/3", FORM),
+            ("1 / 3", FORM),
+            ("1/65536", FORM),
         ] {
-            assert_eq!(text.parse::<Share>(), Err(error), "{text:?}");
+            let message = format!("{text:?} is not a share: {error}");
+            assert_eq!(text.parse::<Share>().unwrap_err().to_string(), message);
         }
     }
 }

@@ -238,7 +238,7 @@ impl Quota {
     }
 }
 
-/// Reasons why a [`Quota`] cannot be made.
+/// Reasons why a [`Quota`] or a [`Share`](crate::Share) of one cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum QuotaError {
@@ -252,10 +252,14 @@ pub enum QuotaError {
     ZeroBurst,
     /// burst × window / limit exceeds 2^52 µs.
     BurstTooLarge,
+    /// A share of zero would refuse everything.
+    ShareOfNothing,
+    /// A share is more than the whole, or a part of 0.
+    ShareAboveWhole,
 }
 
 impl QuotaError {
-    const fn as_str(&self) -> &'static str {
+    pub(crate) const fn as_str(&self) -> &'static str {
         match self {
             QuotaError::ZeroLimit => "a quota's limit must be at least 1",
             QuotaError::TooManyUnits => {
@@ -264,6 +268,8 @@ impl QuotaError {
             QuotaError::WindowOutOfRange => "a quota's window must be between 1 ms and 366 days",
             QuotaError::ZeroBurst => "a quota's burst must be at least 1",
             QuotaError::BurstTooLarge => "burst x window / limit must not exceed 2^52 microseconds",
+            QuotaError::ShareOfNothing => "a share of nothing would refuse everything",
+            QuotaError::ShareAboveWhole => "a share must not be more than the whole",
         }
     }
 }

@@ -1,9 +1,6 @@
 //! Windows of a calendar: days, weeks and months of a time zone.
 
 mod boundaries;
-mod error;
-
-pub use error::CalendarError;
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -11,6 +8,8 @@ use std::time::Duration;
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use tollgate_core::{Algorithm, Boundaries, Policy, Quota, QuotaError};
+
+use crate::setup_error::{SetupError, or_panic};
 
 /// Days, weeks or months of a time zone, as windows of a [`Policy`]: "10,000 a month in Berlin".
 ///
@@ -95,31 +94,31 @@ impl CalendarWindow {
     /// [`CalendarWindow::day`] for a zone that is known only at run time.
     ///
     /// # Errors
-    /// [`CalendarError::UnknownZone`] if the IANA database has no such zone.
-    pub fn try_day(zone: &str) -> Result<CalendarWindow, CalendarError> {
+    /// [`SetupError::UnknownZone`] if the IANA database has no such zone.
+    pub fn try_day(zone: &str) -> Result<CalendarWindow, SetupError> {
         CalendarWindow::try_of(Length::Day, zone)
     }
 
     /// [`CalendarWindow::week`] for a zone that is known only at run time.
     ///
     /// # Errors
-    /// [`CalendarError::UnknownZone`] if the IANA database has no such zone.
-    pub fn try_week(zone: &str) -> Result<CalendarWindow, CalendarError> {
+    /// [`SetupError::UnknownZone`] if the IANA database has no such zone.
+    pub fn try_week(zone: &str) -> Result<CalendarWindow, SetupError> {
         CalendarWindow::try_of(Length::Week, zone)
     }
 
     /// [`CalendarWindow::month`] for a zone that is known only at run time.
     ///
     /// # Errors
-    /// [`CalendarError::UnknownZone`] if the IANA database has no such zone.
-    pub fn try_month(zone: &str) -> Result<CalendarWindow, CalendarError> {
+    /// [`SetupError::UnknownZone`] if the IANA database has no such zone.
+    pub fn try_month(zone: &str) -> Result<CalendarWindow, SetupError> {
         CalendarWindow::try_of(Length::Month, zone)
     }
 
-    fn try_of(length: Length, zone: &str) -> Result<CalendarWindow, CalendarError> {
+    fn try_of(length: Length, zone: &str) -> Result<CalendarWindow, SetupError> {
         // That of the system may be absent, and another on each host.
         static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
-        let zone = ZONES.get(zone).map_err(|_| CalendarError::UnknownZone(zone.to_owned()))?;
+        let zone = ZONES.get(zone).map_err(|_| SetupError::UnknownZone(zone.to_owned()))?;
         Ok(CalendarWindow { length, zone, anchor: 1 })
     }
 
@@ -139,15 +138,15 @@ impl CalendarWindow {
     /// [`CalendarWindow::anchor`] for a day that is known only at run time.
     ///
     /// # Errors
-    /// [`CalendarError::Anchor`] if there is no such day. A day has none.
-    pub fn try_anchor(self, day: u8) -> Result<CalendarWindow, CalendarError> {
+    /// [`SetupError::Anchor`] if there is no such day. A day has none.
+    pub fn try_anchor(self, day: u8) -> Result<CalendarWindow, SetupError> {
         let most = match self.length {
             Length::Day => 0,
             Length::Week => 7,
             Length::Month => 31,
         };
         if !(1..=most).contains(&day) {
-            return Err(CalendarError::Anchor { day, most });
+            return Err(SetupError::Anchor { day, most });
         }
         Ok(CalendarWindow { anchor: day, ..self })
     }
@@ -167,8 +166,8 @@ impl CalendarWindow {
     /// [`CalendarWindow::policy`] for values that are known only at run time.
     ///
     /// # Errors
-    /// [`CalendarError::Quota`] or [`CalendarError::Policy`] if the limit or the name is invalid.
-    pub fn try_policy(&self, name: &str, limit: u64) -> Result<Policy, CalendarError> {
+    /// [`SetupError::InvalidPolicy`] if the limit or the name is invalid.
+    pub fn try_policy(&self, name: &str, limit: u64) -> Result<Policy, SetupError> {
         Ok(Policy::try_from_parts(name, self.try_quota(limit)?, self.algorithm())?)
     }
 
@@ -209,16 +208,10 @@ impl CalendarWindow {
     }
 }
 
-#[track_caller]
-fn or_panic(window: Result<CalendarWindow, CalendarError>) -> CalendarWindow {
-    match window {
-        Ok(window) => window,
-        Err(error) => panic!("{error}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use tollgate_core::PolicyError;
+
     use super::*;
 
     #[test]
@@ -233,7 +226,7 @@ mod tests {
 
     #[test]
     fn each_mistake_is_a_typed_error() {
-        let unknown = CalendarError::UnknownZone("Berlin".to_owned());
+        let unknown = SetupError::UnknownZone("Berlin".to_owned());
         assert_eq!(CalendarWindow::try_day("Berlin"), Err(unknown));
         for (window, day, most) in [
             (CalendarWindow::day("UTC"), 1, 0),
@@ -242,11 +235,11 @@ mod tests {
             (CalendarWindow::month("UTC"), 0, 31),
             (CalendarWindow::month("UTC"), 32, 31),
         ] {
-            assert_eq!(window.try_anchor(day), Err(CalendarError::Anchor { day, most }));
+            assert_eq!(window.try_anchor(day), Err(SetupError::Anchor { day, most }));
         }
         let month = CalendarWindow::month("UTC");
-        assert_eq!(month.try_policy("p", 0), Err(CalendarError::Quota(QuotaError::ZeroLimit)));
-        assert!(matches!(month.try_policy("", 1), Err(CalendarError::Policy(_))));
+        assert_eq!(month.try_policy("p", 0), Err(SetupError::from(QuotaError::ZeroLimit)));
+        assert!(matches!(month.try_policy("", 1), Err(SetupError::InvalidPolicy(PolicyError::InvalidName))));
         assert!(month.try_policy("p", Quota::MAX_UNITS).is_ok(), "no part of a microsecond is counted");
     }
 

@@ -2,12 +2,12 @@
 //! pool, a queue of jobs.
 //!
 //! A [`CallLimitLayer`] asks a [`Limiter`](crate::Limiter) before each call: the same policies,
-//! stores and failure policies. Its refusal is an error, [`CallLimitError`], because it cannot know
+//! stores and failure policies. Its refusal is an error, [`CallError`], because it cannot know
 //! what a response is.
 //!
 //! ```
 //! use std::convert::Infallible;
-//! use tollgate::calls::{CallLimitError, CallLimitLayer};
+//! use tollgate::calls::{CallError, CallLimitLayer};
 //! use tollgate::{Key, Limiter, Policy, Quota};
 //! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 //!
@@ -22,13 +22,15 @@
 //! let done = jobs.ready().await.unwrap().call(Job { tenant: 7, rows: 900 }).await;
 //! assert_eq!(done.unwrap(), 900);
 //! let refused = jobs.ready().await.unwrap().call(Job { tenant: 7, rows: 200 }).await;
-//! let Err(CallLimitError::Denied(denial)) = refused else { panic!("the quota is 1,000 rows") };
+//! let Err(CallError::Denied(denial)) = refused else { panic!("the quota is 1,000 rows") };
 //! assert_eq!(denial.retry_after_seconds(), Some(6));
 //! # }
 //! ```
 
+mod error;
 mod layer;
 mod service;
 
+pub use error::CallError;
 pub use layer::CallLimitLayer;
-pub use service::{CallLimit, CallLimitError};
+pub use service::CallLimit;

@@ -11,6 +11,7 @@ use tollgate_core::Store;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::error::CallError;
 use super::layer::CallLimitLayer;
 use crate::denial::Denial;
 use crate::in_flight::HeldUntilDropped;
@@ -51,11 +52,11 @@ where
     S: Store<Error: NeverFails>,
 {
     type Response = Svc::Response;
-    type Error = CallLimitError<Svc::Error>;
+    type Error = CallError<Svc::Error>;
     type Future = CallFuture<Svc, R>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(cx).map_err(CallLimitError::Inner)
+        self.inner.poll_ready(cx).map_err(CallError::Inner)
     }
 
     fn call(&mut self, request: R) -> CallFuture<Svc, R> {
@@ -101,7 +102,7 @@ enum CallState<Svc: Service<R>, R> {
 }
 
 impl<Svc: Service<R>, R> Future for CallFuture<Svc, R> {
-    type Output = Result<Svc::Response, CallLimitError<Svc::Error>>;
+    type Output = Result<Svc::Response, CallError<Svc::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().0;
@@ -110,10 +111,10 @@ impl<Svc: Service<R>, R> Future for CallFuture<Svc, R> {
                 CallStateProj::Called { future, slot } => {
                     let response = ready!(future.poll(cx));
                     drop(mem::take(slot));
-                    return Poll::Ready(response.map_err(CallLimitError::Inner));
+                    return Poll::Ready(response.map_err(CallError::Inner));
                 }
                 CallStateProj::Waiting { permit, call } => match ready!(permit.as_mut().poll(cx)) {
-                    Err(denial) => return Poll::Ready(Err(CallLimitError::Denied(denial))),
+                    Err(denial) => return Poll::Ready(Err(CallError::Denied(denial))),
                     Ok(permit) => {
                         let (mut service, request) = call.take();
                         (service.call(request), HeldUntilDropped::new(permit.slot().clone()))
@@ -131,45 +132,5 @@ impl<Svc: Service<R>, R> fmt::Debug for CallFuture<Svc, R> {
             CallState::Waiting { .. } => "CallFuture(waiting)",
             CallState::Called { .. } => "CallFuture(called)",
         })
-    }
-}
-
-/// The error of a [`CallLimit`].
-#[derive(Clone, Debug)]
-pub enum CallLimitError<E> {
-    /// The limit refused the call. The inner service has not seen it.
-    Denied(Denial),
-    /// The inner service failed.
-    Inner(E),
-}
-
-impl<E> CallLimitError<E> {
-    /// Returns the error in a box, also that of a service whose error is a box.
-    pub fn into_box(self) -> Box<dyn std::error::Error + Send + Sync>
-    where
-        E: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        match self {
-            CallLimitError::Denied(denial) => denial.into(),
-            CallLimitError::Inner(error) => error.into(),
-        }
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for CallLimitError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CallLimitError::Denied(denial) => denial.fmt(f),
-            CallLimitError::Inner(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<E: std::error::Error + 'static> std::error::Error for CallLimitError<E> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            CallLimitError::Denied(_) => None,
-            CallLimitError::Inner(error) => error.source(),
-        }
     }
 }

@@ -6,15 +6,15 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use http::request::Parts;
 
 use super::{Charge, Charges};
-use crate::missing_extension::MissingExtension;
+use crate::setup_error::SetupError;
 
 /// Feature `axum`. The charge of the only rule that reserves. If there is none or there are
 /// several, the request is answered 500, and the log says once why: take [`Charges`] if there are
 /// several. `Option<Charge>` is `None` then.
 impl<S: Sync> FromRequestParts<S> for Charge {
-    type Rejection = MissingExtension;
+    type Rejection = SetupError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Charge, MissingExtension> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Charge, SetupError> {
         only_charge(parts)
     }
 }
@@ -37,11 +37,11 @@ impl<S: Sync> FromRequestParts<S> for Charges {
     }
 }
 
-fn only_charge(parts: &Parts) -> Result<Charge, MissingExtension> {
+fn only_charge(parts: &Parts) -> Result<Charge, SetupError> {
     let charges = parts.extensions.get::<Charges>().map_or(&[] as &[Charge], |charges| &charges.0);
     match charges {
         [charge] => Ok(charge.clone()),
-        others => Err(MissingExtension::new(match others.len() {
+        others => Err(SetupError::MissingExtension(match others.len() {
             0 => {
                 "a `tollgate::Charge`, but no layer around it reserves: call `.reserve(..)` on a rule of its \
                  `RateLimitLayer`"

@@ -7,7 +7,7 @@ use super::rate::CalendarQuota;
 #[cfg(feature = "calendar")]
 use super::rate::WindowName;
 #[cfg(feature = "calendar")]
-use crate::calendar::{CalendarError, CalendarWindow};
+use crate::calendar::CalendarWindow;
 
 impl CalendarQuota {
     #[cfg(feature = "calendar")]
@@ -22,10 +22,9 @@ impl CalendarQuota {
             Some(day) => calendar.try_anchor(day).map_err(|error| Mistake::new("anchor", error))?,
             None => calendar,
         };
-        calendar.try_policy(name, self.limit).map_err(|error| match error {
-            CalendarError::Policy(_) => Mistake::new("name", error),
-            error => Mistake::new("quota", error),
-        })
+        let quota = calendar.try_quota(self.limit).map_err(|error| Mistake::new("quota", error))?;
+        let policy = Policy::try_from_parts(name, quota, calendar.algorithm());
+        policy.map_err(|error| Mistake::of_policy("quota", error))
     }
 
     #[cfg(not(feature = "calendar"))]

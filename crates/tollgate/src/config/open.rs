@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use super::file::RuleFile;
 use super::registry::Registry;
-use crate::watch::{WatchError, WatchedFile};
+use crate::setup_error::SetupError;
+use crate::watch::WatchedFile;
 
 impl Registry {
     /// Opens a file of rules: JSON if its name ends in `.json`, otherwise TOML. A layer can
     /// [follow](WatchedFile::watch) it.
     ///
     /// # Errors
-    /// If the file cannot be read, or if a rule in it is not valid.
+    /// [`SetupError::File`] if the file cannot be read, or if a rule in it is not valid.
     ///
     /// ```
     /// use tollgate::RateLimitLayer;
@@ -26,7 +27,7 @@ impl Registry {
     /// # std::fs::remove_file(&path)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn open(&self, path: impl Into<PathBuf>) -> Result<WatchedFile, WatchError> {
+    pub fn open(&self, path: impl Into<PathBuf>) -> Result<WatchedFile, SetupError> {
         let (registry, path) = (self.clone(), path.into());
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
         WatchedFile::open(path, move |text| {

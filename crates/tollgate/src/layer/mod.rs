@@ -42,8 +42,6 @@ use self::shared::{LayerOptions, LayerShared};
 pub use self::replace::{RuleChange, RuleChanges};
 pub use self::service::RateLimit;
 pub use crate::answer::ResponseBody;
-#[cfg(feature = "axum")]
-pub use crate::missing_extension::MissingExtension;
 pub use crate::rule::IntoRules;
 
 /// Limits the requests that reach a service, by one or several rules that are decided together.

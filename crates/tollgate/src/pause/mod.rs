@@ -30,7 +30,8 @@
 //! ```
 //! use std::time::Duration;
 //! use http::{Request, Response};
-//! use tollgate::pause::{PauseError, PauseLayer};
+//! use tollgate::calls::CallError;
+//! use tollgate::pause::PauseLayer;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -44,7 +45,7 @@
 //! assert_eq!(client.clone().oneshot(request()).await.unwrap().status(), 429);
 //! // This one is not sent.
 //! let error = client.clone().oneshot(request()).await.unwrap_err();
-//! assert!(matches!(error, PauseError::Paused(left) if left > Duration::from_secs(59)));
+//! assert!(matches!(error, CallError::Paused(left) if left > Duration::from_secs(59)));
 //! # }
 //! ```
 //!
@@ -69,4 +70,4 @@ mod service;
 mod strangers;
 
 pub use layer::PauseLayer;
-pub use service::{Pause, PauseError};
+pub use service::Pause;

@@ -1,4 +1,4 @@
-//! The client whose requests pause, its future and its error.
+//! The client whose requests pause, and its future.
 
 use std::fmt;
 use std::future::Future;
@@ -13,6 +13,7 @@ use tower_service::Service;
 
 use super::layer::PauseLayer;
 use super::pauses::Origin;
+use crate::calls::CallError;
 use crate::waiting_call::WaitingCall;
 
 /// A client that obeys pauses, made by a [`PauseLayer`]. It is ready when the inner service is.
@@ -34,11 +35,11 @@ where
     Svc: Service<R, Response = T> + Clone,
 {
     type Response = T;
-    type Error = PauseError<Svc::Error>;
+    type Error = CallError<Svc::Error>;
     type Future = PauseFuture<Svc, R, T>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(cx).map_err(PauseError::Inner)
+        self.inner.poll_ready(cx).map_err(CallError::Inner)
     }
 
     fn call(&mut self, request: R) -> PauseFuture<Svc, R, T> {
@@ -104,15 +105,15 @@ impl<Svc, R, T> Future for PauseFuture<Svc, R, T>
 where
     Svc: Service<R, Response = T>,
 {
-    type Output = Result<T, PauseError<Svc::Error>>;
+    type Output = Result<T, CallError<Svc::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Refused { left } => return Poll::Ready(Err(PauseError::Paused(*left))),
+                StateProj::Refused { left } => return Poll::Ready(Err(CallError::Paused(*left))),
                 StateProj::Called { future } => {
-                    let response = ready!(future.poll(cx)).map_err(PauseError::Inner);
+                    let response = ready!(future.poll(cx)).map_err(CallError::Inner);
                     return Poll::Ready(response.inspect(|response| {
                         this.layer.hear(this.origin.take(), response);
                     }));
@@ -150,32 +151,5 @@ impl<Svc: Service<R>, R, T> fmt::Debug for PauseFuture<Svc, R, T> {
             PauseState::Called { .. } => "PauseFuture(called)",
             PauseState::Refused { .. } => "PauseFuture(refused)",
         })
-    }
-}
-
-/// The error of a [`Pause`].
-#[derive(Clone, Debug)]
-pub enum PauseError<E> {
-    /// The origin asked for a pause, which ends after this time. The request was not sent.
-    Paused(Duration),
-    /// The inner service failed.
-    Inner(E),
-}
-
-impl<E: fmt::Display> fmt::Display for PauseError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PauseError::Paused(left) => write!(f, "the origin asked for a pause, which ends in {left:?}"),
-            PauseError::Inner(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<E: std::error::Error + 'static> std::error::Error for PauseError<E> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            PauseError::Paused(_) => None,
-            PauseError::Inner(error) => error.source(),
-        }
     }
 }

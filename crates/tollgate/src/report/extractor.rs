@@ -6,7 +6,7 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use http::request::Parts;
 
 use super::Report;
-use crate::missing_extension::MissingExtension;
+use crate::setup_error::SetupError;
 
 /// Feature `axum`. Without a layer that [exposes its
 /// report](crate::RateLimitLayer::expose_report), the request is answered 500, and the log says
@@ -28,10 +28,10 @@ use crate::missing_extension::MissingExtension;
 ///     .layer(RateLimitLayer::per_ip(Quota::per_minute(100)).expose_report());
 /// ```
 impl<S: Sync> FromRequestParts<S> for Report {
-    type Rejection = MissingExtension;
+    type Rejection = SetupError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Report, MissingExtension> {
-        parts.extensions.get().cloned().ok_or(MissingExtension::new(
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Report, SetupError> {
+        parts.extensions.get().cloned().ok_or(SetupError::MissingExtension(
             "a `tollgate::Report`, but no layer around it inserted one: call `.expose_report()` on its \
              `RateLimitLayer`",
         ))

@@ -53,7 +53,6 @@
 mod file_mark;
 mod watcher;
 
-use std::error::Error;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -65,6 +64,7 @@ use tollgate_core::Store;
 use crate::layer::RateLimitLayer;
 use crate::never_fails::NeverFails;
 use crate::rule::{IntoRules, Rule};
+use crate::setup_error::SetupError;
 
 pub use watcher::{WatchStatus, Watcher};
 
@@ -78,13 +78,6 @@ pub struct WatchedFile {
     rules: Vec<Rule>,
 }
 
-/// Why the rules of a file cannot be used: the path, and the reason.
-#[derive(Debug)]
-pub struct WatchError {
-    path: PathBuf,
-    reason: String,
-}
-
 impl WatchedFile {
     /// The longest file that is read, in bytes: 16 MiB.
     pub const MOST_BYTES: u64 = 16 << 20;
@@ -92,12 +85,12 @@ impl WatchedFile {
     /// Reads a file and parses it.
     ///
     /// # Errors
-    /// If the file cannot be read, is longer than [`WatchedFile::MOST_BYTES`], is not text, or if
-    /// the parser refuses it.
+    /// [`SetupError::File`] if the file cannot be read, is longer than
+    /// [`WatchedFile::MOST_BYTES`], is not text, or if the parser refuses it.
     pub fn open<R: IntoRules, E: fmt::Display>(
         path: impl Into<PathBuf>,
         parse: impl Fn(&str) -> Result<R, E> + Send + Sync + 'static,
-    ) -> Result<WatchedFile, WatchError> {
+    ) -> Result<WatchedFile, SetupError> {
         let path = path.into();
         let parse: Arc<Parse> = Arc::new(move |text| match parse(text) {
             Ok(rules) => Ok(rules.into_rules().collect()),
@@ -106,7 +99,7 @@ impl WatchedFile {
         let parsed = read(&path).and_then(|text| parse(&text).map(|rules| (text, rules)));
         match parsed {
             Ok((text, rules)) => Ok(WatchedFile { path, parse, text, rules }),
-            Err(reason) => Err(WatchError { path, reason }),
+            Err(reason) => Err(SetupError::File(path, reason)),
         }
     }
 
@@ -137,21 +130,13 @@ impl fmt::Debug for WatchedFile {
     }
 }
 
-impl fmt::Display for WatchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.reason)
-    }
-}
-
-impl Error for WatchError {}
-
 /// Reads the text of a file as [`WatchedFile::open`] does.
 ///
 /// # Errors
-/// If it is not a regular file, cannot be read, is longer than [`WatchedFile::MOST_BYTES`], or is
-/// not UTF-8. No error contains a part of the text.
-pub fn read_file(path: &Path) -> Result<String, WatchError> {
-    read(path).map_err(|reason| WatchError { path: path.to_owned(), reason })
+/// [`SetupError::File`] if it is not a regular file, cannot be read, is longer than
+/// [`WatchedFile::MOST_BYTES`], or is not UTF-8. No error contains a part of the text.
+pub fn read_file(path: &Path) -> Result<String, SetupError> {
+    read(path).map_err(|reason| SetupError::File(path.to_owned(), reason))
 }
 
 /// The content of a file.

@@ -179,7 +179,7 @@ quotas = { pro = "5/s" }"#,
         ),
         (
             r#"reserve-at-most = "3/2""#,
-            r#"line 5, rule "api", reserve-at-most: "3/2": a share must not be more than the whole"#,
+            r#"line 5, rule "api", reserve-at-most: "3/2" is not a share: a share must not be more than the whole"#,
         ),
         (
             r#"algorithm = "leaky-bucket"
