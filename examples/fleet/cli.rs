@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use tollgate::{Algorithm, Lease, Policy, Quota, TimeSpan};
+use tollgate::time::TimeSpan;
+use tollgate::{Algorithm, Lease, Policy, Quota};
 
 use crate::sim::{Faults, Load, Mode, Plan};
 

@@ -1,7 +1,8 @@
 //! The figures of one simulated fleet.
 
 use tollgate::store::{Check, Store, Times};
-use tollgate::{Clock, Key, ManualClock, MemoryStore, Timestamp};
+use tollgate::time::Clock;
+use tollgate::{Key, ManualClock, MemoryStore, Timestamp};
 
 use crate::sim::bounds::{Closest, closest};
 use crate::sim::{Admission, Mode, Outcome, Plan, answer_of};

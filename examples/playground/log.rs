@@ -27,8 +27,9 @@ use tollgate::extract::{AddressExtractor, ClientIp, PeerIp};
 use tollgate::store::{
     After, Check, Grant, Renewal, Reply, SentClaims, Settled, Store, Then, Times, Verdict,
 };
+use tollgate::time::Clock;
 use tollgate::watch::Watcher;
-use tollgate::{Clock, Head, Key, Policy, PolicyError, StoreExt, Wait};
+use tollgate::{Head, Key, Policy, PolicyError, StoreExt, Wait};
 
 use crate::config::Config;
 use crate::live_rules::LiveRules;

@@ -15,9 +15,8 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use tokio::time::sleep;
-use tollgate::{
-    Charges, Head, Key, Limiter, MemoryStore, Policy, RateLimitLayer, Report, SetupError, StoreExt, Wait,
-};
+use tollgate::charge::Charges;
+use tollgate::{Head, Key, Limiter, MemoryStore, Policy, RateLimitLayer, Report, SetupError, StoreExt, Wait};
 
 use crate::store::AnyStore;
 

@@ -7,7 +7,8 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use serde::Serialize;
-use tollgate::{Head, Policy, RateLimitLayer, Report, Status, Wait};
+use tollgate::store::Status;
+use tollgate::{Head, Policy, RateLimitLayer, Report, Wait};
 
 use crate::store::AnyStore;
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tollgate::failure::CircuitView;
 use tollgate::metrics::{StoreMetrics, count_errors};
 use tollgate::store::{BoxStore, Store};
-use tollgate::{CircuitBreaker, MemoryStore, Share, StoreExt, TimeSpan};
+use tollgate::time::TimeSpan;
+use tollgate::{CircuitBreaker, MemoryStore, Share, StoreExt};
 
 use crate::cli::{Cli, FailurePolicy};
 use crate::scale::{GiveBack, Scale};

@@ -1,9 +1,10 @@
 //! What a file of rules can name, in addition to what every file can.
 
 use http::StatusCode;
+use tollgate::charge::ResponseHead;
 use tollgate::config::Registry;
 use tollgate::extract::ClientIp;
-use tollgate::{Head, Key, ResponseHead};
+use tollgate::{Head, Key};
 
 use crate::login;
 use crate::tokens;

@@ -4,7 +4,8 @@ use std::pin::Pin;
 
 use tollgate::metrics::StoreMetrics;
 use tollgate::store::{BoxStore, Store};
-use tollgate::{Lease, StoreExt, TimeSpan};
+use tollgate::time::TimeSpan;
+use tollgate::{Lease, StoreExt};
 
 use crate::cli::Cli;
 

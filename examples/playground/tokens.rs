@@ -13,7 +13,9 @@ use tokio::sync::mpsc;
 use tokio::time::interval;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
-use tollgate::{Charge, Charges, Head, Quota, Settled};
+use tollgate::charge::Charges;
+use tollgate::store::Settled;
+use tollgate::{Charge, Head, Quota};
 
 use crate::transfer::{self, is_number};
 

@@ -7,11 +7,11 @@ use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use http::StatusCode;
+use tollgate::calendar::CalendarWindow;
 use tollgate::calls::CallLimitLayer;
 use tollgate::extract::{ClientIp, KeyExtractor, PeerIp, extension, extension_ref, matched_path};
 use tollgate::{
-    CalendarWindow, Charge, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report,
-    Rule, Slot,
+    Charge, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report, Rule, Slot,
 };
 use tollgate_examples::helloworld::greeter_server::{Greeter, GreeterServer};
 use tollgate_examples::helloworld::{HelloReply, HelloRequest};

@@ -5,7 +5,8 @@ use std::convert::Infallible;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tollgate::extract::global;
-use tollgate::{Clock, Policy, PolicyExt, Quota, RateLimitLayer};
+use tollgate::time::Clock;
+use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
 use tollgate_tests::call;
 use tower::{Layer, service_fn};
 

@@ -3,8 +3,9 @@
 use axum::Router;
 use axum::extract::FromRequestParts;
 use axum::routing::get;
+use tollgate::charge::Charges;
 use tollgate::extract::global;
-use tollgate::{Charge, Charges, Policy, PolicyExt, Quota, RateLimitLayer, Rule, SetupError};
+use tollgate::{Charge, Policy, PolicyExt, Quota, RateLimitLayer, Rule, SetupError};
 use tollgate_tests::{Client, Log, serve};
 
 fn rule(name: &str) -> Rule {
@@ -42,7 +43,7 @@ async fn a_handler_takes_the_only_charge_or_all_of_them() {
     }
     let errors: Vec<String> = log.lines().into_iter().filter(|line| line.contains("ERROR")).collect();
     let [several, none] = &errors[..] else { panic!("not each mistake once: {errors:?}") };
-    assert!(several.contains("take `tollgate::Charges`"), "{several}");
+    assert!(several.contains("take `tollgate::charge::Charges`"), "{several}");
     assert!(none.contains("call `.reserve(..)`"), "{none}");
 }
 

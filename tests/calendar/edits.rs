@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use tollgate::calendar::CalendarWindow;
+use tollgate::store::Boundaries;
 use tollgate::store::{Check, Grant, Stamp, Store, Times};
-use tollgate::{
-    Algorithm, Boundaries, CalendarWindow, Key, ManualClock, MemoryStore, Policy, Timestamp, Wait,
-};
+use tollgate::{Algorithm, Key, ManualClock, MemoryStore, Policy, Timestamp, Wait};
 use tollgate_conformance::random::Random;
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server};

@@ -4,8 +4,9 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
+use tollgate::store::Boundaries;
 use tollgate::store::{Check, Store, Times};
-use tollgate::{Algorithm, Boundaries, Key, MemoryStore, Policy, Quota, Wait};
+use tollgate::{Algorithm, Key, MemoryStore, Policy, Quota, Wait};
 use tollgate_redis::RedisStore;
 
 /// `URL LIMIT BOUNDARY...`: for each line of the input, one unit of `LIMIT` in the windows between

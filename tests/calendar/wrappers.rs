@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{CalendarWindow, Key, Lease, ManualClock, StoreExt, Timestamp, Wait};
+use tollgate::calendar::CalendarWindow;
+use tollgate::{Key, Lease, ManualClock, StoreExt, Timestamp, Wait};
 use tollgate_tests::{Later, store};
 
 use crate::calendar::acquire;

@@ -5,7 +5,8 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tollgate::{Algorithm, CalendarWindow, ManualClock, MemoryStore, Timestamp, Wait};
+use tollgate::calendar::CalendarWindow;
+use tollgate::{Algorithm, ManualClock, MemoryStore, Timestamp, Wait};
 
 use crate::calendar::acquire;
 

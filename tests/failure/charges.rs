@@ -9,9 +9,10 @@ use tollgate::failure::CircuitState;
 use tollgate::failure::{Answering, ByShare, Guarded};
 use tollgate::store::NeverFails;
 
+use tollgate::store::Settled;
 use tollgate::{
-    Algorithm, Charge, CircuitBreaker, Key, Limiter, ManualClock, MemoryStore, Outcome, Settled, Share,
-    StoreExt, Timestamp,
+    Algorithm, Charge, CircuitBreaker, Key, Limiter, ManualClock, MemoryStore, Outcome, Share, StoreExt,
+    Timestamp,
 };
 use tollgate_tests::{Connection, Failing, Fault, a_minute, clock, store, timed};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{CircuitBreaker, Clock, MemoryStore, Share, StoreExt};
+use tollgate::time::Clock;
+use tollgate::{CircuitBreaker, MemoryStore, Share, StoreExt};
 use tollgate_tests::{Later, keeps_the_contract};
 
 /// Longer than any test takes.

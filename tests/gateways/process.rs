@@ -19,7 +19,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_stream::{StreamExt, iter};
 use tollgate::extract::header;
-use tollgate::{Charge, Head, Outcome, PolicyExt, RateLimitLayer, Reason, Settled, StoreExt};
+use tollgate::store::Settled;
+use tollgate::{Charge, Head, Outcome, PolicyExt, RateLimitLayer, Reason, StoreExt};
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Claims, serve};
 

@@ -15,8 +15,9 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, channel::Channel};
 use tollgate::extract::{PeerIp, header};
+use tollgate::store::Settled;
 use tollgate::{
-    Algorithm, Charge, Head, Key, Limiter, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, Rule, Settled,
+    Algorithm, Charge, Head, Key, Limiter, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, Rule,
     SetupError, Share, StoreExt,
 };
 use tollgate_tests::{Connection, Failing, Fault, clock, store};

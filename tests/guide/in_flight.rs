@@ -69,7 +69,7 @@ fn ada() -> Request {
 /// The free slots of each rule for such a request.
 async fn free<S: Store<Error: NeverFails>>(limit: &RateLimitLayer<S>, request: &Request) -> Vec<u64> {
     let report = limit.limiter().look(&Head::from(request)).await.unwrap();
-    report.statuses().iter().map(tollgate::Status::remaining).collect()
+    report.statuses().iter().map(tollgate::store::Status::remaining).collect()
 }
 
 #[tokio::test]

@@ -7,13 +7,15 @@ use std::time::Duration;
 use std::{error, fmt};
 
 use tollgate::extract::global;
+use tollgate::store::Settled;
 use tollgate::store::{
     After, Check, ErrorKind, Grant, OwnedCheck, Renewal, Reply, SentClaims, Store, StoreError, Then, Times,
     Verdict,
 };
+use tollgate::time::Clock;
 use tollgate::{
-    Algorithm, Clock, Key, Limiter, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer,
-    Reason, Settled, StoreExt, Timestamp,
+    Algorithm, Key, Limiter, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer, Reason,
+    StoreExt, Timestamp,
 };
 use tollgate_conformance::Suite;
 

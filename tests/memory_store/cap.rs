@@ -3,8 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
+use tollgate::store::Settled;
 use tollgate::store::{Check, Grant, Reply, Store, Times};
-use tollgate::{Key, MemoryStore, Policy, Quota, Settled, Wait};
+use tollgate::{Key, MemoryStore, Policy, Quota, Wait};
 use tollgate_tests::{EVERY_ALGORITHM, Log, a_minute, clock};
 
 use crate::memory_store::{acquire, acquire_set, passes};

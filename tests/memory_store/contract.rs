@@ -2,7 +2,8 @@
 
 use tokio::runtime::Builder;
 use tollgate::store::Store;
-use tollgate::{Clock, MemoryStore, StoreExt};
+use tollgate::time::Clock;
+use tollgate::{MemoryStore, StoreExt};
 use tollgate_conformance::Suite;
 use tollgate_test_servers::short_or_long;
 use tollgate_tests::{Later, keeps_the_contract, keeps_the_contract_of};

@@ -5,9 +5,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tollgate::store::Settled;
 use tollgate::store::{Grant, Stamp, Store};
 use tollgate::usage::UsageTotals;
-use tollgate::{Key, Limiter, ManualClock, MemoryStore, Outcome, Policy, Quota, Reason, Settled};
+use tollgate::{Key, Limiter, ManualClock, MemoryStore, Outcome, Policy, Quota, Reason};
 use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock};
 
 use crate::memory_store::{acquire, passes};

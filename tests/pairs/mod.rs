@@ -12,14 +12,15 @@ use http::Request;
 use tokio::runtime::Builder;
 use tokio::task::yield_now;
 use tollgate::Outcome;
+use tollgate::calendar::CalendarWindow;
 use tollgate::extract::header;
 use tollgate::failure::{Answering, Fixed};
 use tollgate::scale::Leases;
 use tollgate::store::{BoxStore, Source, Store, StoreError};
 use tollgate::usage::UsageTotals;
 use tollgate::{
-    Algorithm, CalendarWindow, Denial, Head, Key, Lease, ManualClock, Permit, Policy, PolicyExt, Quota,
-    RequestLimiter, Rule, StoreExt,
+    Algorithm, Denial, Head, Key, Lease, ManualClock, Permit, Policy, PolicyExt, Quota, RequestLimiter, Rule,
+    StoreExt,
 };
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::Kind;

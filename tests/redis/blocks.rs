@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tollgate::store::{NeverFails, Store};
-use tollgate::{
-    Algorithm, Clock, Key, Limiter, ManualClock, Outcome, Policy, Quota, Reason, StoreExt, Timestamp,
-};
+use tollgate::time::Clock;
+use tollgate::{Algorithm, Key, Limiter, ManualClock, Outcome, Policy, Quota, Reason, StoreExt, Timestamp};
 use tollgate_redis::SlidingLogLayout;
 use tollgate_test_servers::{Kind, Server};
 

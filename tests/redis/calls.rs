@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate::store::{Check, Store, Times, Verdict};
-use tollgate::{Algorithm, Clock, Key, ManualClock, MemoryStore, Policy, Quota, Timestamp, Wait};
+use tollgate::time::Clock;
+use tollgate::{Algorithm, Key, ManualClock, MemoryStore, Policy, Quota, Timestamp, Wait};
 use tollgate_conformance::random::Random;
 use tollgate_redis::{RedisStoreBuilder, SlidingLogLayout};
 use tollgate_test_servers::{Kind, Server};

@@ -45,8 +45,10 @@ use std::time::Duration;
 use redis::cmd;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tollgate::store::Boundaries;
 use tollgate::store::{Check, Store, Times, Verdict};
-use tollgate::{Algorithm, Boundaries, Clock, Key, Policy, Quota, Timestamp};
+use tollgate::time::Clock;
+use tollgate::{Algorithm, Key, Policy, Quota, Timestamp};
 use tollgate_redis::{Error, RedisStore, RedisStoreBuilder, SlidingLogLayout};
 use tollgate_test_servers::{Kind, Server};
 

@@ -3,9 +3,10 @@
 
 use http::Request;
 use tollgate::extract::header;
+use tollgate::store::Settled;
 use tollgate::store::{Check, Store, Times, Verdict};
 use tollgate::{
-    Algorithm, Head, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RequestLimiter, Settled, StoreExt,
+    Algorithm, Head, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RequestLimiter, StoreExt,
 };
 use tollgate_redis::SlidingLogLayout;
 use tollgate_test_servers::Kind;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tollgate::calendar::CalendarWindow;
 use tollgate::store::{Check, Grant, Stamp, Store, Times};
-use tollgate::{Algorithm, CalendarWindow, Key, ManualClock, Policy, Quota, Timestamp};
+use tollgate::{Algorithm, Key, ManualClock, Policy, Quota, Timestamp};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 use tollgate_test_servers::{Kind, Server};
 

@@ -5,8 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use tollgate::store::Boundaries;
 use tollgate::store::{Check, Grant, Stamp, Store, Times};
-use tollgate::{Algorithm, Boundaries, Key, ManualClock, Policy, Quota, Timestamp};
+use tollgate::{Algorithm, Key, ManualClock, Policy, Quota, Timestamp};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::clock;

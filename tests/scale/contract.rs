@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tollgate::store::{Check, Store, Times};
+use tollgate::time::Clock;
 use tollgate::usage::top_keys::{MemoryLog, Recording, TopKeys};
-use tollgate::{CircuitBreaker, Clock, Key, Lease, MemoryStore, Policy, Quota, Share, StoreExt};
+use tollgate::{CircuitBreaker, Key, Lease, MemoryStore, Policy, Quota, Share, StoreExt};
 use tollgate_conformance::Suite;
 use tollgate_redis::RedisStore;
 use tollgate_tests::{Connection, Failing, Later, clock, keeps_the_contract_of, store};

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use tokio::runtime::Builder;
+use tollgate::charge::{Charges, ResponseHead};
+use tollgate::store::Settled;
 use tollgate::store::{NeverFails, Store};
-use tollgate::{
-    Charge, Charges, Head, Key, Limiter, Outcome, Policy, PolicyExt, Quota, RequestLimiter, ResponseHead,
-    Settled, StoreExt,
-};
+use tollgate::{Charge, Head, Key, Limiter, Outcome, Policy, PolicyExt, Quota, RequestLimiter, StoreExt};
 use tollgate_tests::{Later, clock, poll_once, store};
 
 fn limiter<S: Store<Error: NeverFails>>(store: S) -> Limiter<S> {

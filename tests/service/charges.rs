@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use tokio::task::JoinSet;
+use tollgate::charge::{Charges, ResponseHead};
 use tollgate::extract::header;
+use tollgate::store::Settled;
 use tollgate::{
-    Algorithm, Charge, Charges, Fields, Head, Key, Outcome, Policy, PolicyExt, Quota, RateLimitLayer,
-    ResponseHead, Rule, Settled, SetupError, Share,
+    Algorithm, Charge, Fields, Head, Key, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, Rule,
+    SetupError, Share,
 };
 use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock};
 use tower::{Layer, Service, ServiceExt, service_fn};

@@ -11,10 +11,14 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use tokio::time::sleep;
+use tollgate::calendar::CalendarWindow;
+use tollgate::charge::Charges;
+use tollgate::layer::RuleChange;
 use tollgate::store::Renewal;
+use tollgate::time::Clock;
 use tollgate::{
-    Algorithm, CalendarWindow, Charges, Clock, Head, MemoryStore, Outcome, Policy, PolicyError, PolicyExt,
-    Quota, RateLimitLayer, Reason, RequestLimiter, Rule, RuleChange, SetupError, Share, Slot, StoreExt,
+    Algorithm, Head, MemoryStore, Outcome, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer, Reason,
+    RequestLimiter, Rule, SetupError, Share, Slot, StoreExt,
 };
 use tollgate_tests::{
     EVERY_ALGORITHM, Leasing, a_minute, call, clock, field, per_minute, per_user, request, store, user,
@@ -291,7 +295,7 @@ async fn a_permit_is_settled_by_the_rules_that_granted_it() {
         count.fetch_add(1, Ordering::Relaxed);
     });
 
-    limiter.settle_by(first, &tollgate::ResponseHead::from(&Response::new(())));
+    limiter.settle_by(first, &tollgate::charge::ResponseHead::from(&Response::new(())));
     limiter.charge(&mut second, "b").settle(0).await;
     limiter.charge(&mut third, "gone").settle(0).await;
     let report = limiter.look(&Head::from(&ada)).await.unwrap();

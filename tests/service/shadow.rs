@@ -11,11 +11,13 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
+use tollgate::charge::{Charges, ResponseHead};
 use tollgate::extract::{PeerIp, global};
+use tollgate::layer::RuleChange;
 use tollgate::store::{Check, Grant, Reply, Store, Times, Verdict};
 use tollgate::{
-    Algorithm, Charges, Denial, Head, Key, ManualClock, MissingKey, Outcome, Policy, PolicyExt, Quota,
-    RateLimitLayer, RequestLimiter, ResponseHead, Rule, RuleChange, SetupError,
+    Algorithm, Denial, Head, Key, ManualClock, MissingKey, Outcome, Policy, PolicyExt, Quota, RateLimitLayer,
+    RequestLimiter, Rule, SetupError,
 };
 use tollgate_conformance::random::Random;
 use tollgate_tests::{

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tollgate::Clock;
 use tollgate::store::Store;
+use tollgate::time::Clock;
 use tollgate_conformance::Suite;
 
 use crate::within;

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tollgate::store::Status;
 use tollgate::store::{Check, Grant, Renewal, Reply, Store, Times, Verdict};
-use tollgate::{Key, MemoryStore, Policy, Status, Wait};
+use tollgate::{Key, MemoryStore, Policy, Wait};
 
 /// What a test says to renewals, and what it hears of them.
 #[derive(Debug)]

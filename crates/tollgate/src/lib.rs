@@ -129,19 +129,23 @@
 //! | feature | default | for |
 //! |---|---|---|
 //! | `axum` | no | peer addresses from `ConnectInfo`, `extract::matched_path`, [`Report`] and [`Charge`] as extractors, [`Denial`] as a response |
-//! | `calendar` | no | `CalendarWindow`: quotas for each day, week or month of a time zone |
+//! | `calendar` | no | the module `calendar`: quotas for each day, week or month of a time zone |
 //! | `client` | no | the module `pause`, for clients that obey `Retry-After`, `RateLimit` and gRPC's pushback |
 //! | `config` | no | the module `config`: rules from a file in TOML or JSON |
 //! | `metrics` | no | `RateLimitLayer::metrics` and the module `metrics` |
 //! | `tonic` | no | peer addresses from tonic's server, `tonic::Status` from a [`Denial`], `NamedService`. Answers to gRPC need no feature |
 //! | `top-keys` | no | the module `usage::top_keys`: the keys that are allowed and denied most often |
 //! | `tracing` | yes | decisions in [fields of the current span](guide::watching#spans), and failures of a store in the log |
-//! | `tsc` | yes | the processor's time-stamp counter as clock, if it is steady: see [`Clock::system`] |
+//! | `tsc` | yes | the processor's time-stamp counter as clock, if it is steady: see [`Clock::system`](time::Clock::system) |
 //! | `uuid` | no | [`Key`] from a `Uuid` |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "calendar")]
+#[cfg_attr(docsrs, doc(cfg(feature = "calendar")))]
+pub mod calendar;
 pub mod calls;
+pub mod charge;
 #[cfg(feature = "config")]
 #[cfg_attr(docsrs, doc(cfg(feature = "config")))]
 pub mod config;
@@ -155,14 +159,12 @@ pub mod memory;
 pub mod pause;
 pub mod scale;
 pub mod store;
+pub mod time;
 pub mod usage;
 pub mod watch;
 
 mod answer;
 mod blocks;
-#[cfg(feature = "calendar")]
-mod calendar;
-mod charge;
 mod denial;
 mod ending;
 mod fields;
@@ -183,13 +185,10 @@ mod report;
 mod rule;
 mod setup_error;
 mod table;
-mod time;
 mod waiting_call;
 
-#[cfg(feature = "calendar")]
-#[cfg_attr(docsrs, doc(cfg(feature = "calendar")))]
-pub use calendar::CalendarWindow;
-pub use charge::{Charge, Charges, ResponseHead};
+#[doc(inline)]
+pub use charge::Charge;
 pub use denial::Denial;
 #[doc(inline)]
 pub use extract::Head;
@@ -198,7 +197,7 @@ pub use failure::CircuitBreaker;
 pub use fields::Fields;
 pub use in_flight::Slot;
 #[doc(inline)]
-pub use layer::{RateLimitLayer, RuleChange, RuleChanges};
+pub use layer::RateLimitLayer;
 pub use limiter::{Limiter, Permit, RequestLimiter};
 #[doc(inline)]
 pub use memory::MemoryStore;
@@ -215,6 +214,6 @@ pub use setup_error::SetupError;
 #[doc(inline)]
 pub use store::StoreExt;
 pub use tollgate_core::{
-    Algorithm, Boundaries, Clock, Key, ManualClock, Policy, PolicyError, Quota, QuotaError, Settled, Share,
-    Status, TextError, TimeSpan, Timestamp, Wait, algorithm,
+    Algorithm, Key, ManualClock, Policy, PolicyError, Quota, QuotaError, Share, TextError, Timestamp, Wait,
+    algorithm,
 };

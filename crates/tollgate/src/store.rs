@@ -8,8 +8,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 pub use tollgate_core::{
-    After, BoxStore, Check, ErrorKind, Grant, OwnedCheck, Renewal, Reply, SentClaims, Settled, Source, Stamp,
-    Store, StoreError, Then, Times, UnansweredClaims, Verdict, settle,
+    After, Boundaries, BoxStore, Check, ErrorKind, Grant, OwnedCheck, Renewal, Reply, SentClaims, Settled,
+    Source, Stamp, Status, Store, StoreError, Then, Times, UnansweredClaims, Verdict, settle,
 };
 
 use tollgate_core::Share;

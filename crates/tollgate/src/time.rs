@@ -1,8 +1,12 @@
-//! The clock of tokio's timer. Deadlines of sleeping requests follow it, and it pauses in tests.
+//! Clocks, times and spans of time.
+//!
+//! Stores decide by a [`Clock`]. Deadlines of sleeping requests follow tokio's timer, which pauses
+//! in tests.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
+pub use tollgate_core::{Clock, ManualClock, TimeSpan, Timestamp};
 
 /// The longest wait. An instant further away may overflow, and tokio's timer ends there.
 pub(crate) const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);

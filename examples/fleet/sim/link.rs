@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::store::{Check, ErrorKind, Grant, Reply, Store, StoreError, Times, Verdict};
-use tollgate::{Clock, Key, ManualClock, MemoryStore, Policy, Timestamp};
+use tollgate::time::Clock;
+use tollgate::{Key, ManualClock, MemoryStore, Policy, Timestamp};
 use tollgate_conformance::random::Random;
 
 use super::{Admission, Faults, Outcome, Plan, START, Time, lock};

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use tollgate::scale::{LeaseStats, Leases};
 use tollgate::store::{Check, Reply, Store, Times, Verdict};
-use tollgate::{Clock, Key, Lease, ManualClock, MemoryStore, Policy, StoreExt, Timestamp};
+use tollgate::time::Clock;
+use tollgate::{Key, Lease, ManualClock, MemoryStore, Policy, StoreExt, Timestamp};
 
 use link::{Link, Network};
 use traffic::Traffic;

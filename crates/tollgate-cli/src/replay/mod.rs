@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use tollgate::{Head, ManualClock, MemoryStore, Outcome, Policy, RequestLimiter, Rule, Status, Timestamp};
+use tollgate::store::Status;
+use tollgate::{Head, ManualClock, MemoryStore, Outcome, Policy, RequestLimiter, Rule, Timestamp};
 
 use self::counts::ReplayCounts;
 use self::differences::Differences;

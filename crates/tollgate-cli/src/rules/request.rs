@@ -5,9 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use clap::Args;
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
+use tollgate::charge::ResponseHead;
 use tollgate::config::{Registry, RuleFile};
 use tollgate::extract::{ClientIpHeader, PeerAddr};
-use tollgate::{Head, Key, ResponseHead};
+use tollgate::{Head, Key};
 
 use super::names::application_names;
 

@@ -6,7 +6,8 @@ use tollgate::config::{
     AlgorithmConfig, BlockConfig, CorrectionConfig, CostConfig, KeyExpression, KeyPart, LimitConfig, Mode,
     RuleConfig, TiersConfig, When,
 };
-use tollgate::{MissingKey, Quota, TimeSpan};
+use tollgate::time::TimeSpan;
+use tollgate::{MissingKey, Quota};
 
 /// The rule in words: `5 per 10 seconds for each client address; at most 5 at once (gcra)`.
 pub(crate) fn in_words(rule: &RuleConfig) -> String {

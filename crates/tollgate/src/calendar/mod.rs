@@ -18,7 +18,7 @@ use crate::setup_error::{SetupError, or_panic};
 /// callers have their full quota again. No process needs to be restarted or to renew anything.
 ///
 /// ```
-/// use tollgate::CalendarWindow;
+/// use tollgate::calendar::CalendarWindow;
 ///
 /// let monthly = CalendarWindow::month("Europe/Berlin").anchor(15).policy("monthly", 10_000);
 /// assert_eq!(monthly.capacity(), 10_000);

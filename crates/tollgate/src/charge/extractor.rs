@@ -47,7 +47,7 @@ fn only_charge(parts: &Parts) -> Result<Charge, SetupError> {
                  `RateLimitLayer`"
             }
             _ => {
-                "a `tollgate::Charge`, but several rules reserve: take `tollgate::Charges` and name the policy"
+                "a `tollgate::Charge`, but several rules reserve: take `tollgate::charge::Charges` and name the policy"
             }
         })),
     }

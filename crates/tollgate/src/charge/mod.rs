@@ -213,7 +213,7 @@ impl fmt::Debug for Charge {
 ///
 /// ```
 /// use http::{Request, Response};
-/// use tollgate::Charges;
+/// use tollgate::charge::Charges;
 ///
 /// async fn service(request: Request<String>) -> Response<String> {
 ///     let charges = request.extensions().get::<Charges>().expect("a layer reserves");

@@ -172,7 +172,7 @@ impl Registry {
     }
 
     /// Requires a rule with this name, which has these fields and is not in shadow. Name the rules
-    /// here that handlers name, as in [`Charges::of`](crate::Charges::of): a file that
+    /// here that handlers name, as in [`Charges::of`](crate::charge::Charges::of): a file that
     /// renames or removes one is refused, also if it is [followed](Registry::open).
     ///
     /// ```

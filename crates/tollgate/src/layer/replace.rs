@@ -17,7 +17,8 @@ use crate::setup_error::SetupError;
 ///
 /// ```
 /// use tollgate::extract::PeerIp;
-/// use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer, RuleChange};
+/// use tollgate::layer::RuleChange;
+/// use tollgate::{Policy, PolicyExt, Quota, RateLimitLayer};
 ///
 /// let rule = |quota| Policy::new("api", quota).by(PeerIp::new());
 /// let layer = RateLimitLayer::new(rule(Quota::per_minute(60)));

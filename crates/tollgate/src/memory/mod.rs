@@ -77,7 +77,7 @@
 //! | what finds no room | becomes of it |
 //! |---|---|
 //! | a [block](Policy::block_after) | it is dropped, counted, and shown to observers as [`BlockDropped`](crate::Outcome::BlockDropped) |
-//! | [debt](crate::Settled::debt) | it is [forgiven](crate::Settled::forgiven), also to observers. What fits into the shared quota is charged to it |
+//! | [debt](crate::store::Settled::debt) | it is [forgiven](crate::store::Settled::forgiven), also to observers. What fits into the shared quota is charged to it |
 //! | a [slot](crate::Slot) | it gets an entry beyond the cap. Each is of a request that runs, which takes more memory |
 //! | usage that is [tracked](Policy::track_usage) | it takes the place of another key's, in its own table |
 //!

@@ -26,9 +26,9 @@ impl Rule {
     /// [`cost`](Rule::cost).
     ///
     /// Estimate what a usual request takes. A low estimate lets requests in flight use more than
-    /// the quota: what they owe is [debt](crate::Settled::debt), up to one more capacity. A high
-    /// one refuses requests that would fit, until it is settled. An estimate of 0 counts as 1, so
-    /// that a caller in debt does not pass.
+    /// the quota: what they owe is [debt](crate::store::Settled::debt), up to one more capacity. A
+    /// high one refuses requests that would fit, until it is settled. An estimate of 0 counts as 1,
+    /// so that a caller in debt does not pass.
     ///
     /// If no handler takes the charge, the estimate stays. With [`count_if`](Rule::count_if), a
     /// response that does not count refunds it, such as a 400 or a 404.
@@ -60,7 +60,7 @@ impl Rule {
 
     /// Bounds the estimate of [`reserve`](Rule::reserve) to a share of the capacity, so that a
     /// caller with a small quota is not refused for ever. What its work uses beyond that is
-    /// [debt](crate::Settled::debt).
+    /// [debt](crate::store::Settled::debt).
     pub fn reserve_at_most(mut self, share: Share) -> Rule {
         self.settling.at_most = Some(share);
         self
@@ -97,7 +97,8 @@ impl Rule {
     ///
     /// ```
     /// use tollgate::extract::header;
-    /// use tollgate::{Policy, PolicyExt, Quota, ResponseHead};
+    /// use tollgate::charge::ResponseHead;
+    /// use tollgate::{Policy, PolicyExt, Quota};
     ///
     /// let used = |response: &ResponseHead<'_>| {
     ///     let tokens = response.headers().get("x-tokens-used").and_then(|tokens| tokens.to_str().ok());

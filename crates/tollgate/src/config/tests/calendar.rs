@@ -1,7 +1,7 @@
 //! Quotas per day, week and month.
 
 use super::of_toml;
-use crate::CalendarWindow;
+use crate::calendar::CalendarWindow;
 use crate::config::{RuleConfig, RuleFile};
 
 /// A rule without a quota.
