@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project::pin_project;
-use smallvec::SmallVec;
 use tollgate_core::{
     Check, Grant, Key, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Share, Source, Store,
     StoreError, Then, Times, Verdict,
@@ -19,7 +18,7 @@ use super::by_share::ByShare;
 use super::event::Event;
 use super::fixed::Fixed;
 use super::outage::{Complete, Outage};
-use super::substitute::Substitute;
+use super::substitute::{GrantSet, Substitute};
 
 /// A [`Store`] that always answers. While the inner store fails, `F` decides: [`Fixed`] under
 /// [`fail_open`](crate::StoreExt::fail_open) and [`fail_closed`](crate::StoreExt::fail_closed),
@@ -30,8 +29,6 @@ pub struct Answering<S, F> {
     substitute: F,
     outage: Outage,
 }
-
-type GrantSet<'a> = SmallVec<[Grant<'a>; 4]>;
 
 impl<S: Store> Answering<S, Fixed> {
     pub(crate) fn open(store: S) -> Answering<S, Fixed> {

@@ -9,7 +9,7 @@ use tollgate_core::{
 };
 
 use super::outage::undecided;
-use super::substitute::Substitute;
+use super::substitute::{GrantSet, Substitute};
 
 /// Another store, and its share of each quota: see
 /// [`fall_back_to`](crate::StoreExt::fall_back_to).
@@ -20,7 +20,6 @@ pub struct ByShare<F> {
 }
 
 type CheckSet<'a> = SmallVec<[Check<'a>; 4]>;
-type GrantSet<'a> = SmallVec<[Grant<'a>; 4]>;
 
 impl<F> ByShare<F> {
     pub(crate) fn new(store: F, share: Share) -> ByShare<F> {

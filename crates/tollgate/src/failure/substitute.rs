@@ -3,7 +3,10 @@
 use std::convert::Infallible;
 use std::future::Future;
 
+use smallvec::SmallVec;
 use tollgate_core::{Check, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Times, Verdict};
+
+pub(super) type GrantSet<'a> = SmallVec<[Grant<'a>; 4]>;
 
 /// Decides the checks that a store failed to decide, and ends its own grants.
 pub trait Substitute: Clone + Send + Sync + 'static {

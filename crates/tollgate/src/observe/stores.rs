@@ -120,8 +120,8 @@ impl fmt::Debug for StoreMetrics {
 /// Returns an observer for a failure policy that counts `tollgate_store_errors_total`, by
 /// [kind](ErrorKind::name).
 ///
-/// Pass it to [`Answering::observe`](crate::failure::Answering::observe). To observe more, call it within a
-/// closure of your own.
+/// Pass it to [`Answering::observe`](crate::failure::Answering::observe). To observe more, call it
+/// within a closure of your own.
 pub fn count_errors() -> impl Fn(Event) + Send + Sync + 'static {
     describe();
     let handle = |kind: ErrorKind| counter!("tollgate_store_errors_total", "kind" => kind.name());
