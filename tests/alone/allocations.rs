@@ -15,7 +15,8 @@ use tollgate::exempt::{cors_preflight, from_networks};
 use tollgate::extract::{PeerAddr, PeerIp, global};
 use tollgate::store::{Check, NeverFails, Reply, Store, Times};
 use tollgate::{
-    Algorithm, Fields, Head, Key, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Rule, StoreExt,
+    Algorithm, CircuitBreaker, Fields, Head, Key, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer,
+    Rule, StoreExt,
 };
 use tollgate_tests::{EVERY_ALGORITHM, Later, a_minute, clock, store, user};
 use tower::{Layer, Service, service_fn};
@@ -162,9 +163,9 @@ fn failure_policies_around_an_immediate_store_allocate_nothing() {
     assert_eq!(a_request(&layer.store(store().fail_closed()), StatusCode::OK), 0);
 }
 
-/// No future is boxed again.
+/// No future is boxed again. A store that does not end waits by itself needs a timer for each.
 #[test]
-fn failure_policies_around_an_awaited_store_allocate_nothing() {
+fn failure_policies_around_an_awaited_store_allocate_a_timer_at_most() {
     fn awaited(store: &impl Store) -> u64 {
         let (policy, key) = (wide("p"), Key::global());
         let mut cx = Context::from_waker(Waker::noop());
@@ -183,8 +184,9 @@ fn failure_policies_around_an_awaited_store_allocate_nothing() {
     let later = Later::deciding_last(store(&clock()));
     awaited(&later);
     let bare = awaited(&later);
-    assert_eq!(awaited(&later.clone().timeout(TIMEOUT).fail_open()), bare);
-    assert_eq!(awaited(&later.timeout(TIMEOUT).fail_closed()), bare);
+    assert_eq!(awaited(&later.clone().circuit_breaker(CircuitBreaker::default()).fail_open()), bare);
+    assert_eq!(awaited(&later.clone().timeout(TIMEOUT).fail_open()), bare + REQUESTS);
+    assert_eq!(awaited(&later.timeout(TIMEOUT).fail_closed()), bare + REQUESTS);
 }
 
 #[test]
