@@ -40,14 +40,14 @@ impl StoreError for Failure {
 }
 
 /// A request that reached the store, which fails it or not. Dropped, its caller has left.
-struct Asked {
+struct Reached {
     shared: Arc<SharedCircuit>,
     role: Role,
     fails: bool,
 }
 
-fn answered(asked: Asked) {
-    asked.shared.record(asked.role, asked.fails.then_some(&Failure));
+fn answered(reached: Reached) {
+    reached.shared.record(reached.role, reached.fails.then_some(&Failure));
 }
 
 /// A circuit that one failure opens, and its clock.
@@ -69,12 +69,12 @@ impl SharedBreaker {
     }
 
     /// A request that fails or not, if it reaches the store.
-    fn ask(&self, fails: bool) -> Option<Asked> {
+    fn ask(&self, fails: bool) -> Option<Reached> {
         let role = self.shared.admit().ok()?;
-        Some(Asked { shared: Arc::clone(&self.shared), role, fails })
+        Some(Reached { shared: Arc::clone(&self.shared), role, fails })
     }
 
-    fn pass(&self, fails: bool) -> Asked {
+    fn pass(&self, fails: bool) -> Reached {
         self.ask(fails).expect("the circuit is closed")
     }
 
@@ -87,7 +87,7 @@ impl SharedBreaker {
 
     /// A probe that fails, if it is the time for one. No other is in flight. Returns whether it
     /// did.
-    fn probe(&self, end: impl FnOnce(Asked)) -> bool {
+    fn probe(&self, end: impl FnOnce(Reached)) -> bool {
         let probe = self.ask(true);
         let is_due = probe.is_some();
         if let Some(probe) = probe {
