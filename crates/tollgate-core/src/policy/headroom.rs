@@ -35,7 +35,7 @@ impl Policy {
             Algorithm::Gcra | Algorithm::LeakyBucket { .. } => quota.burst = left,
             _ => quota.limit = left,
         }
-        let class = self.of_same_scope(quota, self.algorithm())?;
+        let class = self.with_quota_of_scope(quota)?;
         Ok(class.with(|numbers| {
             numbers.headroom = self.0.headroom.saturating_add(units);
             if self.0.has_versions() {

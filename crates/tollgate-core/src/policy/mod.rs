@@ -99,11 +99,6 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`] if the algorithm does not allow the quota.
     pub fn try_with_algorithm(self, algorithm: Algorithm) -> Result<Policy, PolicyError> {
-        let is_queue = |algorithm| matches!(algorithm, Algorithm::LeakyBucket { .. });
-        if is_queue(self.algorithm()) && is_queue(algorithm) {
-            // Each request with a deadline of its own has another wait: no new text for it.
-            return self.of_same_scope(self.quota(), algorithm);
-        }
         Ok(Policy::try_from_parts(self.name(), self.quota(), algorithm)?.with_options_of(&self))
     }
 
@@ -268,13 +263,10 @@ impl Policy {
         Some(policy.with(PolicyNumbers::forget_versions))
     }
 
-    /// The same policy with another quota and algorithm, of which its scope shows nothing.
-    fn of_same_scope(&self, quota: Quota, algorithm: Algorithm) -> Result<Policy, PolicyError> {
-        debug_assert_eq!(
-            (quota.window(), algorithm.name()),
-            (self.quota().window(), self.algorithm().name())
-        );
-        let numbers = PolicyNumbers::try_new(self.0.scope.clone(), quota, algorithm)?;
+    /// The same policy with another quota of the same window, and so with the same scope.
+    fn with_quota_of_scope(&self, quota: Quota) -> Result<Policy, PolicyError> {
+        debug_assert_eq!(quota.window(), self.quota().window());
+        let numbers = PolicyNumbers::try_new(self.0.scope.clone(), quota, self.algorithm())?;
         Ok(Policy(Arc::new(numbers)).with_options_of(self))
     }
 

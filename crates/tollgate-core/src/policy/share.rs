@@ -131,11 +131,11 @@ impl Policy {
         let has_own_burst =
             quota.given_burst().is_some() || matches!(self.algorithm(), Algorithm::LeakyBucket { .. });
         let policy = match share.of_units(self.capacity()) {
-            _ if !has_own_burst => self.of_same_scope(part, self.algorithm())?,
+            _ if !has_own_burst => self.with_quota_of_scope(part)?,
             0 => return Err(nothing),
             burst => {
                 let part = part.try_burst(burst).map_err(|_| PolicyError::WaitTooLong)?;
-                self.of_same_scope(part, self.algorithm())?
+                self.with_quota_of_scope(part)?
             }
         };
         Ok(policy.with(|numbers| {
