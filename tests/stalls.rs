@@ -14,7 +14,7 @@ use tollgate_tests::Claims;
 /// Longer than anything takes, also on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A lease during which a test ends. Only a release frees a slot of this lease.
+/// A time to live during which a test ends. Only a release frees a slot of this one.
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Where servers under test have [`Claims::route`].

@@ -32,11 +32,11 @@ Examples: api=10/10s   burst=20/s,burst=50   'user=1000/d,algorithm=sliding-wind
 const IN_FLIGHT_HELP: &str = "\
 A limit of requests in flight, decided together with the rules; repeatable
 
-NAME=N[,key=K][,lease=D][,max-wait=D]
+NAME=N[,key=K][,ttl=D][,max-wait=D]
 
   N          how many requests at once; each holds a slot until the body of its response ends
   key        as for --rule
-  lease      with Redis, how long the slots of a killed server stay taken (default: 15s); in memory it has no effect
+  ttl        with Redis, how long the slots of a killed server stay taken (default: 15s); in memory it has no effect
   max-wait   how long a request may wait for a slot (default: not at all)
 
 Try GET /slow/MS and GET /drip/MS, which take that many milliseconds.

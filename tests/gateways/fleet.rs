@@ -36,9 +36,9 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    fn start(nodes: &str, journal: PathBuf, lease: Duration, ahead: i64) -> Gateway {
+    fn start(nodes: &str, journal: PathBuf, ttl: Duration, ahead: i64) -> Gateway {
         let mut command = crate::process_of("gateways");
-        command.args([nodes, "gateways"]).arg(&journal).arg(lease.as_millis().to_string());
+        command.args([nodes, "gateways"]).arg(&journal).arg(ttl.as_millis().to_string());
         if ahead != 0 {
             command.env("LD_PRELOAD", libfaketime().unwrap()).env("FAKETIME", format!("{ahead:+}"));
             // Otherwise timers are wrong, too.
@@ -76,14 +76,15 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts the gateways, for visits of so many seconds. Each stream has a slot of this lease.
-    pub(crate) async fn start(seconds: u64, lease: Duration) -> Fleet {
+    /// Starts the gateways, for visits of so many seconds. Each stream has a slot of this time to
+    /// live.
+    pub(crate) async fn start(seconds: u64, ttl: Duration) -> Fleet {
         let cluster = Cluster::start(Kind::Redis8_2).unwrap();
         let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
         let nodes = nodes.join(",");
         let journals = tempfile::tempdir().unwrap();
         let journal = |n: usize| journals.path().join(n.to_string());
-        let start = |(n, ahead)| Gateway::start(&nodes, journal(n), lease, ahead);
+        let start = |(n, ahead)| Gateway::start(&nodes, journal(n), ttl, ahead);
         let gateways: Vec<Gateway> = CLOCKS.into_iter().enumerate().map(start).collect();
         let url = format!("redis-cluster://{nodes}");
         let builder = RedisStore::builder(&url).prefix("gateways").response_timeout(PATIENCE);
@@ -135,9 +136,9 @@ impl Fleet {
         self.gateways.iter().enumerate().filter(runs).map(|(_, gateway)| gateway.address).collect()
     }
 
-    /// The slots of this lease that are taken.
-    pub(crate) async fn in_flight(&self, lease: Duration) -> u64 {
-        let (slots, mut taken) = (slots(lease), 0);
+    /// The slots of this time to live that are taken.
+    pub(crate) async fn in_flight(&self, ttl: Duration) -> u64 {
+        let (slots, mut taken) = (slots(ttl), 0);
         for key in 0..KEYS {
             let key = Key::from(key.to_string());
             let look = self.store.acquire(&[Check::new(&slots, &key, 1)], Times::LOOK);

@@ -3,7 +3,8 @@
 //! whether the quotas held, and whether the totals in Redis are right to the unit.
 //!
 //! Masters stall, and clients do not wait for them. If connections stay open, a slot without a
-//! holder is free at once, and its units are refunded. If they are cut, it is free within a lease.
+//! holder is free at once, and its units are refunded. If they are cut, it is free within a time to
+//! live.
 //!
 //! With `TOLLGATE_LONG=1` the streams take 40 seconds, and a second fleet streams while a master of
 //! its Cluster dies. Without it they take five seconds.
@@ -34,8 +35,8 @@ use plan::policies;
 /// The number of the gateway that is killed.
 const KILLED: usize = 3;
 
-/// The lease of the slot of a stream.
-const LEASE: Duration = Duration::from_secs(2);
+/// The time to live of the slot of a stream.
+const TTL: Duration = Duration::from_secs(2);
 
 /// No key exceeds the quota of the policy of this number.
 fn quotas_hold(fleet: &Fleet, streams: &[Stream], number: usize) {
@@ -49,7 +50,7 @@ fn quotas_hold(fleet: &Fleet, streams: &[Stream], number: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_of_four_gateways_stay_within_their_quotas() {
-    let mut fleet = Fleet::start(short_or_long(5, 40), LEASE).await;
+    let mut fleet = Fleet::start(short_or_long(5, 40), TTL).await;
     fleet.keep_masters();
     fleet.stream(|fleet| fleet.gateways[KILLED].kill()).await;
     let streams = fleet.corrected(Some(KILLED)).await;
@@ -78,7 +79,7 @@ async fn a_failover_loses_only_what_was_not_replicated() {
     if !short_or_long(false, true) {
         return;
     }
-    let mut fleet = Fleet::start(40, LEASE).await;
+    let mut fleet = Fleet::start(40, TTL).await;
     let mut last_second = Bracket { from: 0, to: 0 };
     let kill = |fleet: &mut Fleet| {
         let slot = fleet.cluster.slot_of("gateways:2:{=0}:").unwrap();
@@ -102,7 +103,7 @@ async fn a_failover_loses_only_what_was_not_replicated() {
     }
 }
 
-/// The lease of a slot is an hour, so only a release frees it.
+/// The time to live of a slot is an hour, so only a release frees it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stalls_leave_no_stream_without_a_holder_and_charge_no_late_claim() {
     let mut fleet = Fleet::start(stall_time().as_secs(), HOUR).await;
@@ -132,8 +133,8 @@ async fn stalls_leave_no_stream_without_a_holder_and_charge_no_late_claim() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_of_lost_claims_are_over_within_a_lease() {
-    let mut fleet = Fleet::start(stall_time().as_secs(), LEASE).await;
+async fn streams_of_lost_claims_are_over_within_a_time_to_live() {
+    let mut fleet = Fleet::start(stall_time().as_secs(), TTL).await;
     fleet.keep_masters();
     fleet.make_hasty();
     let gateways = fleet.addresses(Some(KILLED));
@@ -144,7 +145,7 @@ async fn streams_of_lost_claims_are_over_within_a_lease() {
             for master in fleet.cluster.masters().unwrap() {
                 master.pause().unwrap();
             }
-            sleep(LEASE / 8).await;
+            sleep(TTL / 8).await;
             fleet.gateways[KILLED].kill();
             for node in fleet.cluster.nodes() {
                 node.resume().unwrap();
@@ -154,8 +155,8 @@ async fn streams_of_lost_claims_are_over_within_a_lease() {
         })
         .await;
     claims_are_over(&gateways).await;
-    wait_by(&fleet.cluster.nodes()[0], LEASE).await;
-    assert_eq!(fleet.in_flight(LEASE).await, 0, "each slot is free within a lease");
+    wait_by(&fleet.cluster.nodes()[0], TTL).await;
+    assert_eq!(fleet.in_flight(TTL).await, 0, "each slot is free within a time to live");
     println!("{} claims were lost", claims_lost(&gateways).await);
     let streams = fleet.streams();
     for n in 0..policies().len() {

@@ -24,8 +24,8 @@ pub(crate) fn policies() -> [Policy; POLICIES] {
 }
 
 /// Slots of the streams of a key: more than there are streams.
-pub(crate) fn slots(lease: Duration) -> Policy {
-    Policy::in_flight("streams", 10_000).with_lease(lease)
+pub(crate) fn slots(ttl: Duration) -> Policy {
+    Policy::in_flight("streams", 10_000).with_ttl(ttl)
 }
 
 /// One stream, as the header `x-plan` describes it.

@@ -27,24 +27,24 @@ use tollgate_tests::{Claims, serve};
 use journal::Journal;
 use plan::{Plan, policies, slots};
 
-/// `NODES PREFIX JOURNAL LEASE` prints the address, and the offset of the clock of Redis with its
-/// error. The lease is in milliseconds. Serves until its input ends.
+/// `NODES PREFIX JOURNAL TTL` prints the address, and the offset of the clock of Redis with its
+/// error. The time to live is in milliseconds. Serves until its input ends.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
-    let [nodes, prefix, path, lease] = words else { panic!("what is {words:?}?") };
+    let [nodes, prefix, path, ttl] = words else { panic!("what is {words:?}?") };
     let (offset, error) = journal::measure(nodes.split(',').next().unwrap_or_default()).await?;
     let journal = Arc::new(Journal::new(path, offset)?);
     let builder = RedisStore::builder(&format!("redis-cluster://{nodes}")).prefix(&**prefix);
     // A busy machine is no outage.
     let store = builder.response_timeout(Duration::from_secs(10)).connect().await?;
     let claims = Claims::route(&store);
-    let (store, lease) = (store.fail_closed(), Duration::from_millis(lease.parse()?));
+    let (store, ttl) = (store.fail_closed(), Duration::from_millis(ttl.parse()?));
     let mut app = Router::new();
     for (n, policy) in policies().into_iter().enumerate() {
         let path = format!("/{}", policy.name());
         let rule = policy.by(header("x-user")).reserve(|head: &Head<'_>| plan(head.headers()).estimate);
         let observed = Arc::clone(&journal);
-        let rules = [rule, slots(lease).by(header("x-user"))];
+        let rules = [rule, slots(ttl).by(header("x-user"))];
         let layer = RateLimitLayer::new(rules).store(store.clone()).observe(move |decision| {
             if decision.outcome() == Outcome::Settled {
                 observed.write(format_args!("corrected {n}"));

@@ -125,14 +125,14 @@ impl Fleet {
         Fleet::with(Duration::from_secs(15), Duration::from_secs(10))
     }
 
-    /// The lease of turns, and how long callers wait for the answer to a claim.
-    fn with(lease: Duration, haste: Duration) -> Fleet {
+    /// The time to live of turns, and how long callers wait for the answer to a claim.
+    fn with(ttl: Duration, haste: Duration) -> Fleet {
         let redis = Server::start(Kind::Valkey9_1).unwrap();
         let journals = tempfile::tempdir().unwrap();
         let start = |n: usize| {
             let mut command = crate::process_of("log_ins");
             command.arg(redis.url()).arg(journals.path().join(n.to_string()));
-            command.args([lease, haste].map(|time| time.as_millis().to_string()));
+            command.args([ttl, haste].map(|time| time.as_millis().to_string()));
             let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
             let mut line = String::new();
             BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -237,9 +237,9 @@ impl Fleet {
     }
 
     /// The names whose turns are taken, of those that [`Fleet::work`] logs in.
-    async fn taken(&self, lease: Duration) -> Vec<String> {
+    async fn taken(&self, ttl: Duration) -> Vec<String> {
         let store = RedisStore::builder(&self.redis.url()).connect().await.unwrap();
-        let turns = turns(lease);
+        let turns = turns(ttl);
         let names = (0..NAMES).flat_map(|n| [format!("stays{n}"), format!("leaves{n}")]);
         let mut taken = Vec::new();
         for name in names.chain(["eve".to_owned()]) {
@@ -352,7 +352,7 @@ async fn a_client_that_aborts_gains_no_guess_and_keeps_no_turn() {
         });
     }
     clients.join_all().await;
-    // All turns are released: otherwise this waits for a lease.
+    // All turns are released: otherwise this waits for a time to live.
     let answer = timeout(PATIENCE, fleet.try_password(1, "bob", "wrong")).await.expect("an answer");
     println!("then {answer:?}, of {} checked", fleet.checked("bob"));
     assert!(fleet.checked("bob") <= 5, "{} checked", fleet.checked("bob"));
@@ -385,7 +385,7 @@ async fn log_ins_of_a_refused_address_take_no_turn_of_a_name() {
     assert_eq!(fleet.checked("ada"), 2);
 }
 
-/// The lease of a turn is an hour. If a late claim kept its turn, no log-in of its name
+/// The time to live of a turn is an hour. If a late claim kept its turn, no log-in of its name
 /// would pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stalls_leave_no_turn_without_a_holder_and_refuse_no_right_log_in() {
@@ -402,24 +402,24 @@ async fn stalls_leave_no_turn_without_a_holder_and_refuse_no_right_log_in() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn turns_of_lost_claims_are_free_within_a_lease() {
-    let lease = Duration::from_secs(1);
-    let mut fleet = Fleet::with(lease, HASTE);
+async fn turns_of_lost_claims_are_free_within_a_time_to_live() {
+    let ttl = Duration::from_secs(1);
+    let mut fleet = Fleet::with(ttl, HASTE);
     let servers = fleet.addresses(Some(KILLED));
     let answers = fleet
         .work(async |fleet| {
             let half = stall_time() / 2;
             stall_and_cut(&[&fleet.redis], half, async || 1).await;
             fleet.redis.pause().unwrap();
-            sleep(lease / 4).await;
+            sleep(ttl / 4).await;
             fleet.processes[KILLED].kill();
             fleet.redis.resume().unwrap();
             stall_and_cut(&[&fleet.redis], half, async || claims_lost(&servers).await).await;
         })
         .await;
     claims_are_over(&servers).await;
-    wait_by(&fleet.redis, lease).await;
-    assert_eq!(fleet.taken(lease).await, [""; 0], "each turn is free within a lease");
+    wait_by(&fleet.redis, ttl).await;
+    assert_eq!(fleet.taken(ttl).await, [""; 0], "each turn is free within a time to live");
     let right = count(&answers, Answer::Right);
     println!("{right} of {} right log-ins, {} claims lost", answers.len(), claims_lost(&servers).await);
     assert!(right > 0 && count(&answers, Answer::Wrong) == 0);

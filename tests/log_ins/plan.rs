@@ -14,6 +14,6 @@ pub(crate) fn failures() -> Policy {
 }
 
 /// The only slot of a name.
-pub(crate) fn turns(lease: Duration) -> Policy {
-    Policy::in_flight("turn", 1).with_lease(lease)
+pub(crate) fn turns(ttl: Duration) -> Policy {
+    Policy::in_flight("turn", 1).with_ttl(ttl)
 }

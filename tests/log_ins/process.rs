@@ -76,11 +76,11 @@ async fn log_in(
     }
 }
 
-/// `URL JOURNAL LEASE HASTE` prints the address. The lease of a turn, and how long a caller waits
-/// for the answer to a claim, are in milliseconds. Serves until its input ends.
+/// `URL JOURNAL TTL HASTE` prints the address. The time to live of a turn, and how long a caller
+/// waits for the answer to a claim, are in milliseconds. Serves until its input ends.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
-    let [url, journal, lease, haste] = words else { panic!("what is {words:?}?") };
+    let [url, journal, ttl, haste] = words else { panic!("what is {words:?}?") };
     let millis = |word: &str| word.parse().map(Duration::from_millis);
     // A busy machine is no outage.
     let store = RedisStore::builder(url).response_timeout(Duration::from_secs(60)).connect().await?;
@@ -88,7 +88,7 @@ pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
     let of_addresses = Policy::new("address", Quota::per_hour(5)).with_algorithm(Algorithm::SLIDING_LOG);
     let turns = store.clone().timeout(millis(haste)?).fail_closed();
     let log_ins = LogIns {
-        turns: Limiter::new([plan::turns(millis(lease)?)]).store(turns),
+        turns: Limiter::new([plan::turns(millis(ttl)?)]).store(turns),
         names: Limiter::new([failures()]).store(store.clone().fail_closed()),
         addresses: Limiter::new([of_addresses]).store(store.fail_closed()),
         checked: Arc::new(File::create(journal)?),

@@ -52,7 +52,7 @@ impl Run {
         let api = Policy::new("api", Quota::per_hour(1)).block_after(1, minutes(15));
         Run {
             store,
-            slots: Policy::in_flight("exports", SLOTS).with_lease(minutes(1)),
+            slots: Policy::in_flight("exports", SLOTS).with_ttl(minutes(1)),
             block: api.block().unwrap(),
             // Whatever the machine, no guess comes back during the test.
             guesses: Policy::new("guesses", Quota::new(GUESSES, minutes(30))),

@@ -1,5 +1,5 @@
-//! Claims of slots whose callers have gone before the answer. The lease is an hour, so only a
-//! refund frees a slot here.
+//! Claims of slots whose callers have gone before the answer. The time to live is an hour, so only
+//! a refund frees a slot here.
 
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -20,7 +20,7 @@ const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn slots(limit: u64) -> Policy {
-    Policy::in_flight("slots", limit).with_lease(HOUR)
+    Policy::in_flight("slots", limit).with_ttl(HOUR)
 }
 
 fn rate() -> Policy {
@@ -243,15 +243,15 @@ async fn claims_that_are_lost_with_the_server_are_counted() {
     assert_eq!(fresh.store.claims_lost(), sent);
 }
 
-/// A claim that is not answered within the lease of its slot is lost.
+/// A claim that is not answered within the time to live of its slot is lost.
 #[tokio::test]
-async fn a_claim_is_awaited_no_longer_than_its_lease() {
+async fn a_claim_is_awaited_no_longer_than_its_time_to_live() {
     let server = Server::start(Kind::Redis8_2).unwrap();
     let fresh = Fresh::with(&server, Default::default(), |builder| {
         builder.response_timeout(500 * MS).connect_timeout(500 * MS)
     })
     .await;
-    let slots = Policy::in_flight("slots", 9).with_lease(Duration::from_secs(1));
+    let slots = Policy::in_flight("slots", 9).with_ttl(Duration::from_secs(1));
     eventually("a slot", async || try_acquire(&fresh.store, &slots, "bob", 1).await.is_ok()).await;
     server.pause().unwrap();
     try_acquire(&fresh.store, &slots, "ada", 1).await.unwrap_err();

@@ -16,7 +16,7 @@ use crate::redis::calls::calls;
 use crate::redis::{Fresh, acquire, builder, eventually, look, shared, used};
 
 fn exports(limit: u64) -> Policy {
-    Policy::in_flight("exports", limit).with_lease(Duration::from_secs(600))
+    Policy::in_flight("exports", limit).with_ttl(Duration::from_secs(600))
 }
 
 fn log(limit: u64) -> Policy {

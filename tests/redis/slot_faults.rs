@@ -17,7 +17,7 @@ use crate::redis::{Fresh, acquire, builder, eventually, prefix, try_acquire, use
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn exports(limit: u64) -> Policy {
-    Policy::in_flight("exports", limit).with_lease(MINUTE)
+    Policy::in_flight("exports", limit).with_ttl(MINUTE)
 }
 
 fn tokens() -> Policy {

@@ -15,10 +15,10 @@ use crate::redis::calls::calls;
 use crate::redis::cluster;
 use crate::redis::{Fresh, acquire, look, prefix, shared};
 
-const LEASE: Duration = Duration::from_secs(15);
+const TTL: Duration = Duration::from_secs(15);
 
 fn exports(limit: u64) -> Policy {
-    Policy::in_flight("exports", limit).with_lease(LEASE)
+    Policy::in_flight("exports", limit).with_ttl(TTL)
 }
 
 /// A store whose clock a test moves.
@@ -88,13 +88,13 @@ async fn each_of_many_at_once_has_a_slot_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_slot_ends_a_lease_after_its_last_renewal() {
+async fn a_slot_ends_a_time_to_live_after_its_last_renewal() {
     let (fresh, clock) = with_clock(shared(Kind::Installed)).await;
     let (store, policy) = (&fresh.store, exports(1));
     let first = claim(store, &policy).await.unwrap();
-    clock.advance(LEASE / 3);
+    clock.advance(TTL / 3);
     assert_eq!(renew(store, &policy, first).await, Renewal::Held);
-    clock.advance(LEASE - Duration::from_micros(1));
+    clock.advance(TTL - Duration::from_micros(1));
     let denial = acquire(store, &policy, "ada", 1).await;
     assert_eq!(denial.wait(), Wait::For(Duration::from_micros(1)));
     assert_eq!(denial.each()[0].remaining(), 0);
@@ -103,7 +103,7 @@ async fn a_slot_ends_a_lease_after_its_last_renewal() {
     let second = claim(store, &policy).await.unwrap();
     assert_eq!(renew(store, &policy, first).await, Renewal::Lost, "another has it");
     release(store, &policy, first).await;
-    assert_eq!(free(store, &policy).await, 0, "a release after the lease frees nothing");
+    assert_eq!(free(store, &policy).await, 0, "a release after the time to live frees nothing");
     release(store, &policy, second).await;
     assert_eq!(renew(store, &policy, first).await, Renewal::Held, "it is taken again if there is room");
     assert_eq!(free(store, &policy).await, 0);
@@ -124,7 +124,7 @@ async fn a_slot_that_the_server_has_lost_is_taken_again() {
 }
 
 #[tokio::test]
-async fn what_a_clock_that_stepped_back_left_ahead_ends_with_a_lease_from_now() {
+async fn what_a_clock_that_stepped_back_left_ahead_ends_in_time() {
     let (fresh, clock) = with_clock(shared(Kind::Redis6_2)).await;
     let (store, policy) = (&fresh.store, exports(2));
     for _ in 0..2 {
@@ -132,24 +132,24 @@ async fn what_a_clock_that_stepped_back_left_ahead_ends_with_a_lease_from_now() 
     }
     let now = clock.now().as_micros();
     clock.set(Timestamp::from_micros(now - 3_600_000_000));
-    assert_eq!(acquire(store, &policy, "ada", 1).await.wait(), Wait::For(LEASE));
-    clock.advance(LEASE);
+    assert_eq!(acquire(store, &policy, "ada", 1).await.wait(), Wait::For(TTL));
+    clock.advance(TTL);
     assert_eq!(free(store, &policy).await, 2);
 }
 
-/// By the server's clock, whose TTL of the key must not follow the shorter lease.
+/// By the server's clock, whose TTL of the key must not follow the shorter time to live.
 #[tokio::test]
-async fn an_edit_of_the_lease_ends_no_slot_that_runs() {
+async fn an_edit_of_the_time_to_live_ends_no_slot_that_runs() {
     for &kind in Kind::EVERY {
         let server = shared(kind);
         let fresh = Fresh::on(server).await;
         let store = &fresh.store;
-        let of = |limit, lease| Policy::in_flight("exports", limit).with_lease(Duration::from_secs(lease));
+        let of = |limit, ttl| Policy::in_flight("exports", limit).with_ttl(Duration::from_secs(ttl));
         assert!(claim(store, &of(1, 3_600)).await.is_some());
-        for lease in [3_600, 60, 15, 1] {
-            assert!(claim(store, &of(1, lease)).await.is_none(), "{kind}, {lease} s");
+        for ttl in [3_600, 60, 15, 1] {
+            assert!(claim(store, &of(1, ttl)).await.is_none(), "{kind}, {ttl} s");
         }
-        // One more with a short lease, and its renewal.
+        // One more with a short time to live, and its renewal.
         let short = claim(store, &of(2, 1)).await.unwrap();
         assert_eq!(renew(store, &of(2, 1), short).await, Renewal::Held);
         let ttl = || {
@@ -163,17 +163,17 @@ async fn an_edit_of_the_lease_ends_no_slot_that_runs() {
     }
 }
 
-/// The holder of a slot with the longer lease may still run.
+/// The holder of a slot with the longer time to live may still run.
 #[tokio::test]
-async fn a_refusal_by_a_shorter_lease_cuts_no_longer_one() {
+async fn a_refusal_by_a_shorter_time_to_live_cuts_no_longer_one() {
     let (fresh, clock) = with_clock(shared(Kind::Valkey9_1)).await;
-    let (store, long) = (&fresh.store, exports(1).with_lease(4 * LEASE));
+    let (store, long) = (&fresh.store, exports(1).with_ttl(4 * TTL));
     let stamp = claim(store, &long).await.unwrap();
-    clock.advance(LEASE);
+    clock.advance(TTL);
     assert_eq!(renew(store, &long, stamp).await, Renewal::Held);
     for _ in 0..4 {
-        assert_eq!(acquire(store, &exports(1), "ada", 1).await.wait(), Wait::For(LEASE));
-        clock.advance(LEASE - Duration::from_micros(1));
+        assert_eq!(acquire(store, &exports(1), "ada", 1).await.wait(), Wait::For(TTL));
+        clock.advance(TTL - Duration::from_micros(1));
     }
     assert!(claim(store, &exports(1)).await.is_none());
     clock.advance(Duration::from_micros(4));
@@ -183,7 +183,7 @@ async fn a_refusal_by_a_shorter_lease_cuts_no_longer_one() {
 #[tokio::test]
 async fn a_set_takes_all_of_its_slots_and_rates_or_none() {
     let fresh = Fresh::on(shared(Kind::Redis8_2)).await;
-    let (slots, tenant) = (exports(1), Policy::in_flight("tenant", 2).with_lease(LEASE));
+    let (slots, tenant) = (exports(1), Policy::in_flight("tenant", 2).with_ttl(TTL));
     let rate = Policy::new("rate", Quota::per_day(9));
     let (ada, acme) = (Key::from("ada"), Key::from("acme"));
     let set = [Check::new(&slots, &ada, 1), Check::new(&rate, &ada, 1), Check::new(&tenant, &acme, 1)];
@@ -235,9 +235,9 @@ async fn slots_that_have_ended_are_removed_by_the_next() {
     for _ in 0..50 {
         claim(&fresh.store, &policy).await.unwrap();
     }
-    clock.advance(LEASE / 2);
+    clock.advance(TTL / 2);
     claim(&fresh.store, &policy).await.unwrap();
-    clock.advance(LEASE / 2);
+    clock.advance(TTL / 2);
     claim(&fresh.store, &policy).await.unwrap();
     let stored = server.command(&["ZCARD", &fresh.name(&policy, "ada")]).unwrap();
     assert_eq!(stored.trim(), "2");
@@ -293,7 +293,7 @@ async fn slots_are_renewed_over_all_masters_of_a_cluster() {
 async fn a_set_over_masters_gives_back_the_slots_of_the_others() {
     let cluster = Cluster::start(Kind::Installed).unwrap();
     let store = cluster::store(&cluster, &prefix()).await;
-    let (slots, tenants) = (exports(3), Policy::in_flight("tenants", 2).with_lease(LEASE));
+    let (slots, tenants) = (exports(3), Policy::in_flight("tenants", 2).with_ttl(TTL));
     let keys: Vec<Key> = (0..20_u32).map(Key::from).collect();
     let shared = Key::from("shared");
     let claims: JoinSet<Option<(Stamp, Stamp)>> = (0..60)

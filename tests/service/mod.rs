@@ -11,7 +11,6 @@ mod concurrency;
 mod deadlines;
 mod delays;
 mod exemptions;
-mod leases_of_slots;
 mod names;
 mod readiness;
 mod replace;
@@ -21,6 +20,7 @@ mod shadow;
 mod slots;
 mod stacks;
 mod tiers;
+mod times_of_slots;
 
 use axum::body::Body;
 use http::{Request, Response};

@@ -199,14 +199,17 @@ async fn requests_that_run_finish_by_their_own_rules() {
 
 #[tokio::test(start_paused = true)]
 async fn slots_of_earlier_rules_are_renewed_and_given_back() {
-    let lease = |lease| Policy::in_flight("jobs", 9).with_lease(Duration::from_secs(lease)).by(user());
+    let of_ttl = |ttl| Policy::in_flight("jobs", 9).with_ttl(Duration::from_secs(ttl)).by(user());
     let leasing = Leasing::new(MemoryStore::new());
-    let layer = RateLimitLayer::new(lease(60)).store(leasing.clone());
+    let layer = RateLimitLayer::new(of_ttl(60)).store(leasing.clone());
     let first = layer.limiter().check(&Head::from(&request("ada"))).await.unwrap();
-    layer.replace(lease(1)).unwrap();
+    layer.replace(of_ttl(1)).unwrap();
     let second = layer.limiter().check(&Head::from(&request("ada"))).await.unwrap();
     sleep(Duration::from_secs(300)).await;
-    assert!(!first.slot().is_lost() && !second.slot().is_lost(), "the shorter lease is renewed in time");
+    assert!(
+        !first.slot().is_lost() && !second.slot().is_lost(),
+        "the shorter time to live is renewed in time"
+    );
 
     layer.replace(per_user("api", 1)).unwrap();
     sleep(Duration::from_secs(300)).await;
@@ -306,13 +309,13 @@ async fn a_permit_is_settled_by_the_rules_that_granted_it() {
 
 /// Shorter and longer, back and forth, while requests run.
 #[tokio::test]
-async fn another_lease_lets_no_more_requests_run() {
-    let jobs = |lease| Policy::in_flight("jobs", 1).with_lease(Duration::from_secs(lease)).by(user());
+async fn another_time_to_live_lets_no_more_requests_run() {
+    let jobs = |ttl| Policy::in_flight("jobs", 1).with_ttl(Duration::from_secs(ttl)).by(user());
     let layer = RateLimitLayer::new(jobs(60)).store(store(&clock()));
     let mut running = Vec::new();
-    for lease in [60, 15, 1, 3_600, 15] {
-        let changes = layer.replace(jobs(lease)).unwrap();
-        assert_ne!(changes.of("jobs"), Some(RuleChange::StartsAgain), "{lease}");
+    for ttl in [60, 15, 1, 3_600, 15] {
+        let changes = layer.replace(jobs(ttl)).unwrap();
+        assert_ne!(changes.of("jobs"), Some(RuleChange::StartsAgain), "{ttl}");
         running.extend(layer.limiter().check(&Head::from(&request("ada"))).await.ok());
     }
     assert_eq!(running.len(), 1);

@@ -125,14 +125,14 @@ async fn it_comes_before_tiers_and_keeps_classes_and_corrections() {
 }
 
 #[tokio::test]
-async fn slots_keep_the_lease_of_the_policy() {
-    let policy = Policy::in_flight("jobs", 1).with_lease(Duration::from_secs(3));
+async fn slots_keep_the_time_to_live_of_the_policy() {
+    let policy = Policy::in_flight("jobs", 1).with_ttl(Duration::from_secs(3));
     let limiter = RequestLimiter::new(rule(policy));
     let mut held = Vec::new();
     for _ in 0..5 {
         held.push(limiter.check(&Head::from(&request(Some(Quota::in_flight(5))))).await.unwrap());
     }
-    assert_eq!(held[4].report().policies().next().unwrap().lease(), Some(Duration::from_secs(3)));
+    assert_eq!(held[4].report().policies().next().unwrap().ttl(), Some(Duration::from_secs(3)));
     assert!(limiter.check(&Head::from(&request(Some(Quota::in_flight(5))))).await.is_err());
 }
 

@@ -17,7 +17,7 @@ use tollgate_conformance::random::Random;
 use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::Proxy;
 
-use crate::slots::LEASE;
+use crate::slots::TTL;
 use crate::slots::history::History;
 
 pub(crate) const SERVERS: usize = 4;
@@ -34,9 +34,9 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn start(url: &str, journal: PathBuf, mode: &str, lease: Duration) -> Process {
+    fn start(url: &str, journal: PathBuf, mode: &str, ttl: Duration) -> Process {
         let mut command = crate::process_of("slots");
-        command.arg(url).arg(&journal).arg(mode).arg(lease.as_millis().to_string());
+        command.arg(url).arg(&journal).arg(mode).arg(ttl.as_millis().to_string());
         // A handler that panics says so.
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -72,16 +72,16 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) async fn start(mode: &str) -> Fleet {
-        Fleet::with_lease(mode, LEASE).await
+        Fleet::with_ttl(mode, TTL).await
     }
 
-    pub(crate) async fn with_lease(mode: &str, lease: Duration) -> Fleet {
+    pub(crate) async fn with_ttl(mode: &str, ttl: Duration) -> Fleet {
         let redis = Server::start(Kind::Redis8_2).unwrap();
         let proxy = Proxy::before(redis.address()).await;
         let journals = tempfile::tempdir().unwrap();
         let start = |n: usize| {
             let url = if n == CUT_OFF { format!("redis://{}", proxy.address()) } else { redis.url() };
-            Process::start(&url, journals.path().join(n.to_string()), mode, lease)
+            Process::start(&url, journals.path().join(n.to_string()), mode, ttl)
         };
         let processes = (0..SERVERS).map(start).collect();
         Fleet { redis, proxy, processes, _journals: journals }

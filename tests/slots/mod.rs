@@ -1,10 +1,10 @@
 //! Four servers share twenty slots. Clients leave, handlers panic and time out, one server is
-//! killed, one is stopped for longer than its leases, and one is cut off from Redis. All releases
-//! are sent twice. Of the handlers that have asked whether their slot is lost, never more than
-//! twenty go on.
+//! killed, one is stopped for longer than its times to live, and one is cut off from Redis. All
+//! releases are sent twice. Of the handlers that have asked whether their slot is lost, never more
+//! than twenty go on.
 //!
 //! Redis stalls, and callers do not wait for it. If connections stay open, a slot without a holder
-//! is free at once. If they are cut, it is free within a lease.
+//! is free at once. If they are cut, it is free within a time to live.
 //!
 //! With `TOLLGATE_LONG=1` the first fleet works for 40 seconds, and Redis stalls for 60.
 
@@ -32,7 +32,7 @@ use history::{History, Run};
 use plan::{LIMIT, rate, renewed, slots};
 
 /// Short, so that each fault lasts for several.
-const LEASE: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(1);
 
 const STOPPED: usize = 2;
 const KILLED: usize = 3;
@@ -52,10 +52,10 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap()
 }
 
-/// The free slots of this lease, and the requests that the rate has counted.
-async fn left(fleet: &Fleet, lease: Duration) -> (u64, u64) {
+/// The free slots of this time to live, and the requests that the rate has counted.
+async fn left(fleet: &Fleet, ttl: Duration) -> (u64, u64) {
     let store = RedisStore::builder(&fleet.redis.url()).connect().await.unwrap();
-    let (key, slots, rate) = (Key::global(), slots(lease), rate());
+    let (key, slots, rate) = (Key::global(), slots(ttl), rate());
     let set = [Check::new(&slots, &key, 1), Check::new(&rate, &key, 1)];
     let look = store.acquire(&set, Times::LOOK).wait().await.unwrap();
     (look.each()[0].remaining(), rate.capacity() - look.each()[1].remaining())
@@ -82,21 +82,22 @@ async fn no_more_than_the_limit_go_on_whatever_fails() {
             sleep(pause).await;
             stopped = now();
             fleet.processes[STOPPED].signal("-STOP");
-            sleep(3 * LEASE).await;
+            sleep(3 * TTL).await;
             fleet.processes[STOPPED].signal("-CONT");
             sleep(pause).await;
             let _long_request = fleet.start_long_request(CUT_OFF).await;
             cut_off = now();
             fleet.proxy.set(Way::IsSilent);
-            sleep(3 * LEASE).await;
+            sleep(3 * TTL).await;
             fleet.proxy.set(Way::IsOpen);
             sleep(pause).await;
         })
         .await;
-    // All clients have gone. Their releases are answered, or a lease ends what was not released.
-    sleep(LEASE + LEASE / 2).await;
-    let (free, counted) = left(&fleet, LEASE).await;
-    assert_eq!(free, LIMIT, "all slots are free within a lease");
+    // All clients have gone. Their releases are answered, or a time to live ends what was not
+    // released.
+    sleep(TTL + TTL / 2).await;
+    let (free, counted) = left(&fleet, TTL).await;
+    assert_eq!(free, LIMIT, "all slots are free within a time to live");
 
     let history = fleet.history();
     let (most, at) = history.most_at_once(0, u64::MAX);
@@ -109,11 +110,12 @@ async fn no_more_than_the_limit_go_on_whatever_fails() {
         "{counted} charged, not {charged:?}: a refused request changed a rate"
     );
 
-    // A holder hears it at the latest a lease after the last renewal that succeeded was sent.
+    // A holder hears it at the latest a time to live after the last renewal that succeeded was
+    // sent.
     for (process, since) in [(STOPPED, stopped), (CUT_OFF, cut_off)] {
         let held = |run: &&Run| run.process == process && run.from < since && run.to >= since;
-        let late = history.runs.iter().filter(held).filter(|run| run.to > since + micros(LEASE));
-        assert_eq!(late.count(), 0, "handlers of process {process} went on for longer than a lease");
+        let late = history.runs.iter().filter(held).filter(|run| run.to > since + micros(TTL));
+        assert_eq!(late.count(), 0, "handlers of process {process} went on for longer than a time to live");
     }
     let told = |process: usize| {
         history.runs.iter().filter(|run| run.process == process && run.lost.is_some()).count()
@@ -129,22 +131,23 @@ fn around(history: &History, at: u64) -> Vec<Run> {
 /// As after a failover to a replica that had heard of no slot: what runs goes on, and is known
 /// again with its next renewal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_server_forgets_is_known_again_after_a_third_of_a_lease() {
+async fn what_a_server_forgets_is_known_again_after_a_third_of_a_time_to_live() {
     let mut fleet = Fleet::start("closed").await;
     let mut forgotten = 0;
     fleet
         .work(async |fleet| {
-            sleep(3 * LEASE).await;
+            sleep(3 * TTL).await;
             forgotten = now();
             fleet.redis.command(&["FLUSHALL"]).unwrap();
-            sleep(3 * LEASE).await;
+            sleep(3 * TTL).await;
         })
         .await;
     let history = fleet.history();
     let (before, _) = history.most_at_once(0, forgotten);
     let (after, _) = history.most_at_once(forgotten, u64::MAX);
-    // A look for slots to renew comes at most a fifteenth of a lease too late on an idle machine.
-    let settled = forgotten + micros(LEASE / 3 + LEASE / 3);
+    // A look for slots to renew comes at most a fifteenth of a time to live too late on an idle
+    // machine.
+    let settled = forgotten + micros(TTL / 3 + TTL / 3);
     let (later, at) = history.most_at_once(settled, u64::MAX);
     print("forgotten", &history, after);
     assert!(before <= LIMIT && after <= 2 * LIMIT, "{before}, then {after}");
@@ -156,9 +159,9 @@ async fn without_redis_a_fallback_adds_its_shares() {
     let mut fleet = Fleet::start("fallback").await;
     fleet
         .work(async |fleet| {
-            sleep(2 * LEASE).await;
+            sleep(2 * TTL).await;
             fleet.redis.kill();
-            sleep(3 * LEASE).await;
+            sleep(3 * TTL).await;
         })
         .await;
     let history = fleet.history();
@@ -168,11 +171,11 @@ async fn without_redis_a_fallback_adds_its_shares() {
     assert!(most <= 2 * LIMIT, "{most} at {at}");
 }
 
-/// Callers wait for 50 ms, and Redis stalls for longer. The lease of a slot is an hour, so only a
-/// release frees it.
+/// Callers wait for 50 ms, and Redis stalls for longer. The time to live of a slot is an hour, so
+/// only a release frees it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stalls_leave_no_slot_without_a_holder_and_lose_none() {
-    let mut fleet = Fleet::with_lease("hasty", HOUR).await;
+    let mut fleet = Fleet::with_ttl("hasty", HOUR).await;
     fleet
         .work(async |fleet| {
             let mut long_requests = Vec::new();
@@ -195,37 +198,37 @@ async fn stalls_leave_no_slot_without_a_holder_and_lose_none() {
     assert!(history.unknown.iter().sum::<u64>() > 0, "no claim was late");
     let (_, counted) = left(&fleet, HOUR).await;
     assert_eq!(counted, history.granted, "a late claim keeps what its set was charged");
-    let lease = micros(renewed().lease().unwrap());
-    let outlive = history.runs.iter().filter(|run| run.to - run.from > lease);
-    assert!(outlive.count() > 0, "no slot was held for longer than its lease");
+    let ttl = micros(renewed().ttl().unwrap());
+    let outlive = history.runs.iter().filter(|run| run.to - run.from > ttl);
+    assert!(outlive.count() > 0, "no slot was held for longer than its time to live");
     for run in &history.runs {
         let Some(lost) = run.lost else { continue };
-        let silence = history.longest_silence(run.process, lost - lease, lost);
+        let silence = history.longest_silence(run.process, lost - ttl, lost);
         // A renewal is late by one silence at most, and its answer by another. It is due up to a
-        // look before a third of the lease has passed.
-        assert!(2 * silence >= 2 * lease / 3 - lease / 15, "lost after {silence} us of silence: {run:?}");
+        // look before a third of the time to live has passed.
+        assert!(2 * silence >= 2 * ttl / 3 - ttl / 15, "lost after {silence} us of silence: {run:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lost_claims_are_counted_and_their_slots_are_free_within_a_lease() {
-    let mut fleet = Fleet::with_lease("hasty", LEASE).await;
+async fn lost_claims_are_counted_and_their_slots_are_free_within_a_time_to_live() {
+    let mut fleet = Fleet::with_ttl("hasty", TTL).await;
     let servers = fleet.addresses(&[KILLED]);
     fleet
         .work(async |fleet| {
             let half = stall_time() / 2;
             stall_and_cut(&[&fleet.redis], half, async || 1).await;
             fleet.redis.pause().unwrap();
-            sleep(LEASE / 4).await;
+            sleep(TTL / 4).await;
             fleet.processes[KILLED].kill();
             fleet.redis.resume().unwrap();
             stall_and_cut(&[&fleet.redis], half, async || claims_lost(&servers).await).await;
         })
         .await;
     claims_are_over(&servers).await;
-    wait_by(&fleet.redis, LEASE).await;
-    let (free, counted) = left(&fleet, LEASE).await;
-    assert_eq!(free, LIMIT, "all slots are free within a lease");
+    wait_by(&fleet.redis, TTL).await;
+    let (free, counted) = left(&fleet, TTL).await;
+    assert_eq!(free, LIMIT, "all slots are free within a time to live");
 
     let (history, lost) = (fleet.history(), claims_lost(&servers).await);
     let (most, at) = history.most_at_once(0, u64::MAX);

@@ -7,14 +7,14 @@ use tollgate::{Algorithm, Policy, Quota};
 /// How many requests may run at once.
 pub(crate) const LIMIT: u64 = 20;
 
-pub(crate) fn slots(lease: Duration) -> Policy {
-    Policy::in_flight("slots", LIMIT).with_lease(lease)
+pub(crate) fn slots(ttl: Duration) -> Policy {
+    Policy::in_flight("slots", LIMIT).with_ttl(ttl)
 }
 
-/// Slots that are never used up: they show whether slots are renewed in time, whatever the lease of
-/// the others is.
+/// Slots that are never used up: they show whether slots are renewed in time, whatever the time to
+/// live of the others is.
 pub(crate) fn renewed() -> Policy {
-    Policy::in_flight("renewed", 100_000).with_lease(Duration::from_secs(2))
+    Policy::in_flight("renewed", 100_000).with_ttl(Duration::from_secs(2))
 }
 
 /// Never used up: it counts the requests that were granted.

@@ -36,16 +36,16 @@ const HASTE: Duration = Duration::from_millis(50);
 /// Between two looks that show whether Redis answers.
 const LOOKS: Duration = Duration::from_millis(10);
 
-/// `URL JOURNAL MODE LEASE` prints the address. The lease is in milliseconds. Serves until its
+/// `URL JOURNAL MODE TTL` prints the address. The time to live is in milliseconds. Serves until its
 /// input ends.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub(crate) async fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
-    let [url, path, mode, lease] = words else { panic!("what is {words:?}?") };
-    let slots = slots(Duration::from_millis(lease.parse()?));
+    let [url, path, mode, ttl] = words else { panic!("what is {words:?}?") };
+    let slots = slots(Duration::from_millis(ttl.parse()?));
     let journal = Journal(Arc::new(File::create(path)?), Arc::default());
     let is_hasty = mode == "hasty";
-    // Shorter than the lease: a store that is silent refuses in time. If callers do not wait that
-    // long, no stall is a reason to replace a connection.
+    // Shorter than the time to live: a store that is silent refuses in time. If callers do not wait
+    // that long, no stall is a reason to replace a connection.
     let silence = if is_hasty { Duration::from_secs(60) } else { Duration::from_millis(500) };
     let redis = RedisStore::builder(url).response_timeout(silence).connect().await?;
     let claims = Claims::route(&redis);

@@ -1,4 +1,4 @@
-//! A store in memory whose slots have leases, as those of Redis have.
+//! A store in memory whose slots have times to live, as those of Redis have.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,8 +22,8 @@ pub struct Renewals {
     pub wait: bool,
 }
 
-/// A [`MemoryStore`] that says of each slot that its lease ends, and answers renewals as a test
-/// says. It ends no slot itself.
+/// A [`MemoryStore`] that says of each slot that its time to live ends, and answers renewals as a
+/// test says. It ends no slot itself.
 #[derive(Clone, Debug)]
 pub struct Leasing {
     store: MemoryStore,
@@ -57,13 +57,13 @@ impl Store for Leasing {
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         let Reply::Now(Ok(verdict)) = self.store.acquire(set, times) else { unreachable!() };
-        let leased = set.iter().zip(verdict.each()).map(|(check, status)| match check.policy.lease() {
-            Some(lease) if status.wait() == Wait::None => {
-                Status::new(status.remaining(), Wait::None, lease, status.stamp())
+        let timed = set.iter().zip(verdict.each()).map(|(check, status)| match check.policy.ttl() {
+            Some(ttl) if status.wait() == Wait::None => {
+                Status::new(status.remaining(), Wait::None, ttl, status.stamp())
             }
             _ => *status,
         });
-        Reply::Now(Ok(Verdict::new(verdict.times(), Duration::ZERO, leased)))
+        Reply::Now(Ok(Verdict::new(verdict.times(), Duration::ZERO, timed)))
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {

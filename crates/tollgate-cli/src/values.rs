@@ -21,7 +21,7 @@ pub(crate) const POLICY_HELP: &str = "\
 A policy in the Redis; repeatable
 
 NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]
-NAME=N[,key=K][,lease=D]  for requests in flight
+NAME=N[,key=K][,ttl=D]  for requests in flight
 
   WINDOW     s, m, h, d, or a whole number with ms, s, m, h, d: 10s
   burst      the most units at once, for gcra (default: the limit) and for

@@ -41,9 +41,9 @@ pub struct Vector {
     pub file: &'static str,
     /// Its title.
     pub title: String,
-    /// Whether it is only for stores that end a slot with its lease:
+    /// Whether it is only for stores that end a slot with its time to live:
     /// [`Status::ends_after`](tollgate_core::Status::ends_after).
-    pub leased: bool,
+    pub has_ttl: bool,
     /// The steps, in order.
     pub steps: Vec<Step>,
 }
@@ -151,12 +151,12 @@ pub fn parse(file: &'static str, text: &str) -> Vec<Vector> {
             [comment, ..] if comment.starts_with('#') => {}
             ["vector", ..] => {
                 let title = words[1..].join(" ");
-                vectors.push(Vector { file, title, leased: false, steps: Vec::new() });
+                vectors.push(Vector { file, title, has_ttl: false, steps: Vec::new() });
                 policy = None;
             }
-            ["leased"] => {
-                let vector = vectors.last_mut().unwrap_or_else(|| panic!("{at}: no vector is leased"));
-                vector.leased = true;
+            ["ttl"] => {
+                let vector = vectors.last_mut().unwrap_or_else(|| panic!("{at}: no vector has a ttl"));
+                vector.has_ttl = true;
             }
             ["policy", algorithm, ..] => policy = Some(policy_of(algorithm, &words[2..], &at)),
             [time, ref rest @ ..] => {

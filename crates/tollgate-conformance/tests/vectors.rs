@@ -52,7 +52,7 @@ fn answers(file: &'static str, text: &str) -> HashMap<usize, String> {
     answers
 }
 
-/// The same for requests in flight, in a store with leases.
+/// The same for requests in flight, in a store that ends slots.
 fn answers_of_slots(vector: &Vector) -> HashMap<usize, String> {
     let mut answers = HashMap::new();
     let mut oracle = SlotOracle::new(true);

@@ -1,48 +1,50 @@
--- Requests in flight: units that come back when their requests end, or a lease after they were
--- taken or renewed. In Rust: in_flight.rs in tollgate-core.
+-- Requests in flight: units that come back when their requests end, or a time to live after they
+-- were taken or renewed. In Rust: in_flight.rs in tollgate-core.
 --
 -- The identity of a unit is the time at which it was taken, and a number: that of the call, plus
 -- how many units the call had taken before. So a release frees no other unit, and two calls would
 -- need the same microsecond and the same random number of 32 bits to take one identity.
 --
--- A lease is for what is taken or renewed with it: one of another length changes no other unit.
+-- A time to live is for what is taken or renewed with it: one of another length changes no other
+-- unit.
 --
--- KEYS     a sorted set: a member is an identity, and its score is the time at which its lease ends
+-- KEYS     a sorted set: a member is an identity, and its score is the end of its time to live
 -- ARGV     limit:   units
---          lease:   microseconds
+--          ttl:     the time to live, in microseconds
 --          cost:    units. No cost above 1 passes
 --          number:  the number of the first unit that this call takes
--- RETURNS  the units in use before the charge; the time at which as many leases have ended as a
---          refused request needs, or 0; the number of the next unit
+-- RETURNS  the units in use before the charge; the time at which as many have ended as a refused
+--          request needs, or 0; the number of the next unit
 
 local taken = 0
 
-local function in_flight(limit, lease, cost, number)
+local function in_flight(limit, ttl, cost, number)
   local now_text = text_of(now)
 
-  -- Units whose lease has not ended.
+  -- Units whose time to live has not ended.
   local function look(key)
     return read('ZCOUNT', key, '(' .. now_text, '+inf') or 0
   end
 
-  -- The time at which the last lease ends: one from now, or that of a unit with a longer lease.
+  -- The time at which the last time to live ends: one from now, or that of a unit with a longer
+  -- time to live.
   local function last_end(key)
     local latest = read('ZRANGE', key, '-1', '-1', 'WITHSCORES') or {}
-    return math.max(now + lease, tonumber(latest[2]) or 0)
+    return math.max(now + ttl, tonumber(latest[2]) or 0)
   end
 
-  -- Holds units for a lease from now on, and returns how many are new. The caller knows how many
-  -- are in use. If none is, the key has expired, or has a foreign type. In chunks, since unpack
-  -- returns at most 8,000 values.
+  -- Holds units for a time to live from now on, and returns how many are new. The caller knows how
+  -- many are in use. If none is, the key has expired, or has a foreign type. In chunks, since
+  -- unpack returns at most 8,000 values.
   local function hold(key, members, used)
     if used > 0 then
       call('ZREMRANGEBYSCORE', key, '-inf', now_text)
     end
-    local lease_ends, new = text_of(now + lease), 0
+    local ttl_ends, new = text_of(now + ttl), 0
     for first = 1, #members, 3000 do
       local args = {}
       for i = first, math.min(first + 2999, #members) do
-        args[#args + 1] = lease_ends
+        args[#args + 1] = ttl_ends
         args[#args + 1] = members[i]
       end
       local added = try('ZADD', key, unpack(args))
@@ -54,7 +56,7 @@ local function in_flight(limit, lease, cost, number)
       end
       new = new + added
     end
-    call('PEXPIRE', key, life(used > 0 and last_end(key) or now + lease))
+    call('PEXPIRE', key, life(used > 0 and last_end(key) or now + ttl))
     return new
   end
 
@@ -110,15 +112,15 @@ local function in_flight(limit, lease, cost, number)
     end
   end
 
-  -- Cuts leases that end later than one from now, of units that were taken with this lease: the
-  -- clock has stepped back since. A lease that was renewed or is of another length proves nothing,
-  -- and its holder may still run. Only the last ones; the next refusal cuts others.
+  -- Cuts times to live that end later than one from now, of units that were taken with this time to
+  -- live: the clock has stepped back since. A time to live that was renewed or is of another length
+  -- proves nothing, and its holder may still run. Only the last ones; the next refusal cuts others.
   local function cut(key)
     local last = call('ZRANGE', key, '-100', '-1', 'WITHSCORES')
     for i = 1, #last, 2 do
-      local taken, lease_ends = tonumber(string.match(last[i], '^%d+')) or 0, tonumber(last[i + 1])
-      if lease_ends > now + lease and lease_ends - taken == lease then
-        call('ZADD', key, text_of(now + lease), last[i])
+      local taken, ttl_ends = tonumber(string.match(last[i], '^%d+')) or 0, tonumber(last[i + 1])
+      if ttl_ends > now + ttl and ttl_ends - taken == ttl then
+        call('ZADD', key, text_of(now + ttl), last[i])
       end
     end
   end
@@ -129,7 +131,7 @@ local function in_flight(limit, lease, cost, number)
       cut(key)
       -- By its rank from the end, since units that have ended may stand before the others.
       local rank = '-' .. text_of(used - missing + 1)
-      first_end = math.min(now + lease, tonumber(call('ZRANGE', key, rank, rank, 'WITHSCORES')[2]) or 0)
+      first_end = math.min(now + ttl, tonumber(call('ZRANGE', key, rank, rank, 'WITHSCORES')[2]) or 0)
     end
     return used, first_end, (number + taken) % 4294967296
   end

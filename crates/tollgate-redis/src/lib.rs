@@ -153,9 +153,9 @@
 //!   always brought to its end.
 //! - **A slot that is granted too late is given back.** If a set with a
 //!   [slot](tollgate_core::Policy::in_flight) was sent and its caller has left or timed out, the
-//!   answer is awaited until the lease of the slot would end. What it grants is refunded at once,
-//!   with the rates of the set. If the connection ends before the answer, the slot may be taken for
-//!   one lease: see [`claims_lost`](RedisStore::claims_lost).
+//!   answer is awaited until the time to live of the slot would end. What it grants is refunded at
+//!   once, with the rates of the set. If the connection ends before the answer, the slot may be
+//!   taken for one time to live: see [`claims_lost`](RedisStore::claims_lost).
 //! - **A `timeout` directly around the store** needs no timer for each check. One task ends the
 //!   waits of all checks, in the runtime in which the store was connected. Callers in another
 //!   runtime have a timer each, so that they do not depend on the store's runtime.
@@ -187,10 +187,10 @@
 //! key. Every key expires when its state means nothing more. Keys of `Gcra` and `LeakyBucket`
 //! expire within a second of that.
 //!
-//! A limit or a burst can be changed in place. So can the boundaries of a calendar, the lease of
-//! slots and the time of a block: what runs ends when it would have. With another name, algorithm
-//! or window, counting starts again. While old and new processes run at the same time, each decides
-//! by its own policy.
+//! A limit or a burst can be changed in place. So can the boundaries of a calendar, the time to
+//! live of slots and the time of a block: what runs ends when it would have. With another name,
+//! algorithm or window, counting starts again. While old and new processes run at the same time,
+//! each decides by its own policy.
 //!
 //! A window then admits at most the larger of both limits. A bucket admits at most both bursts and,
 //! in a time *t*, the faster rate × *t*; if only the bursts differ, what the larger one allows. A
@@ -344,7 +344,7 @@
 //!
 //! - **With `volatile-lru`** a key that is asked again keeps its state, if the memory holds all
 //!   keys that callers use or invent between its requests, and in a second at least. Slots in use
-//!   are renewed after a third of their lease, and that counts as a request.
+//!   are renewed after a third of their time to live, and that counts as a request.
 //! - **A silent guesser's block** is what `volatile-lru` forgets first. A guesser that waits until
 //!   other keys have filled the memory has the rule's quota again, and is blocked again after as
 //!   many denials as before. Only `noeviction`, or memory for all keys of that time, keeps the

@@ -57,8 +57,8 @@ impl RedisStore {
     /// Returns how many claims of [slots](tollgate_core::Policy::in_flight) were lost, of all
     /// clones.
     ///
-    /// A lost claim was sent and not answered before the connection, or the lease of its slot,
-    /// ended. If it was granted, no caller holds the slot until its lease ends.
+    /// A lost claim was sent and not answered before the connection, or the time to live of its
+    /// slot, ended. If it was granted, no caller holds the slot until its time to live ends.
     pub fn claims_lost(&self) -> u64 {
         self.commit.claims.counts.lost()
     }
@@ -269,7 +269,7 @@ impl Store for RedisStore {
     }
 
     async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Error> {
-        // Those of other policies have no lease.
+        // Those of other policies have no time to live.
         let mut renewals = vec![Renewal::Held; grants.len()];
         let slots = (0..grants.len()).filter(|at| grants[*at].policy.is_in_flight());
         let (is_answered, failure) = self.renew_at(grants, slots, false, &mut renewals).await;

@@ -95,8 +95,8 @@ fn a_malformed_limit_of_requests_in_flight_is_one_error_line() {
         "exports=2,",
         "exports=2,burst=3",
         "exports=2,algorithm=gcra",
-        "exports=2,lease=0s",
-        "exports=2,lease=soon",
+        "exports=2,ttl=0s",
+        "exports=2,ttl=soon",
         "exports=2,max-wait=5",
         "exports=2,max-wait=5s,max-wait=5s",
         "exports=2,key=user",
@@ -325,7 +325,7 @@ fn help_lists_all_options_and_succeeds() {
         assert!(help.contains(option), "{help}");
     }
     assert!(help.contains("NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]"), "{help}");
-    assert!(help.contains("NAME=N[,key=K][,lease=D][,max-wait=D]"), "{help}");
+    assert!(help.contains("NAME=N[,key=K][,ttl=D][,max-wait=D]"), "{help}");
     for route in [
         "GET /slow/MS",
         "GET /drip/MS",

@@ -227,17 +227,17 @@ const OUTAGES: [Outage; 2] = [
 ];
 
 #[test]
-fn requests_end_early_if_redis_is_away_for_longer_than_a_lease() {
+fn requests_end_early_if_redis_is_away_for_longer_than_a_time_to_live() {
     for (begin, end) in OUTAGES {
         let redis = Redis::start(Kind::Redis8_2).unwrap();
-        let options = ["--timeout", "2s", "--in-flight", "exports=2,lease=4s"];
+        let options = ["--timeout", "2s", "--in-flight", "exports=2,ttl=4s"];
         let server = Server::playground(&[&["--store", &redis.url()][..], &options].concat());
         scope(|scope| {
             let slow = scope.spawn(|| server.get("/slow/60000"));
             let mut pieces = server.stream("GET /drip/60000");
             assert_eq!(pieces.next().as_deref(), Some("piece 1"));
             wait_until(|| free(&server, "exports") == 0);
-            // Leases are renewed meanwhile.
+            // Slots are renewed meanwhile.
             sleep(Duration::from_secs(5));
             assert!(!slow.is_finished());
             begin(&redis);
@@ -253,10 +253,10 @@ fn requests_end_early_if_redis_is_away_for_longer_than_a_lease() {
 }
 
 #[test]
-fn requests_go_on_if_redis_is_back_before_a_lease_ends() {
+fn requests_go_on_if_redis_is_back_before_a_time_to_live_ends() {
     for (begin, end) in OUTAGES {
         let redis = Redis::start(Kind::Redis8_2).unwrap();
-        let server = on(&redis, &["--in-flight", "exports=2,lease=60s"]);
+        let server = on(&redis, &["--in-flight", "exports=2,ttl=60s"]);
         // Both have begun, so their claims were answered.
         let streams = [(); 2].map(|()| server.stream("GET /drip/3000"));
         assert_eq!(free(&server, "exports"), 0);
@@ -273,7 +273,7 @@ fn requests_go_on_if_redis_is_back_before_a_lease_ends() {
 #[test]
 fn a_server_that_stops_frees_its_slots_for_another() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
-    let options = ["--in-flight", "exports=2,lease=10m"];
+    let options = ["--in-flight", "exports=2,ttl=10m"];
     let (stops, other) = (on(&redis, &options), on(&redis, &options));
     // It would run for longer than the server waits for it.
     let _clients = [1, 0].map(|left| hold(&stops, "", "exports", left));
@@ -284,9 +284,9 @@ fn a_server_that_stops_frees_its_slots_for_another() {
 }
 
 #[test]
-fn slots_of_a_killed_server_come_back_when_their_lease_ends() {
+fn slots_of_a_killed_server_come_back_when_their_time_to_live_ends() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
-    let options = ["--in-flight", "exports=1,lease=2s"];
+    let options = ["--in-flight", "exports=1,ttl=2s"];
     let (dies, other) = (on(&redis, &options), on(&redis, &options));
     let _client = hold(&dies, "", "exports", 0);
     other.get("/").assert_refused_by(&["exports"]);

@@ -109,7 +109,7 @@ async fn a_lost_master_does_not_delay_calls_to_other_masters() {
     eventually("it is asked again", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
 }
 
-/// Its renewals are not answered for more than a lease, and those of the others are.
+/// Its renewals are not answered for more than a time to live, and those of the others are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_stalls_costs_no_slot_of_other_masters() {
     let cluster = Cluster::start(Kind::Valkey9_1).unwrap();
@@ -121,7 +121,7 @@ async fn a_master_that_stalls_costs_no_slot_of_other_masters() {
     let patient = Duration::from_secs(60);
     let builder = RedisStore::builder(&url(&cluster)).prefix(&*prefix).response_timeout(patient);
     let store = builder.connect().await.unwrap();
-    let slots = Policy::in_flight("slots", 1).with_lease(Duration::from_secs(9));
+    let slots = Policy::in_flight("slots", 1).with_ttl(Duration::from_secs(9));
     let limiter = Limiter::new([slots.clone()]).store(store.clone().timeout(patient).fail_closed());
     let other = elsewhere(&cluster, &prefix, "ada");
     let (_, stalled) = home(&cluster, &prefix, "ada");

@@ -212,8 +212,8 @@ fn words_name_the_limit_the_algorithm_and_the_key() {
          most 5 seconds (leaky-bucket)"
     );
     assert_eq!(
-        words("a,b=2,max-wait=5s,lease=3s,key=global"),
-        "2 in flight for all callers together; others wait for at most 5 seconds (in-flight, lease of 3 seconds)"
+        words("a,b=2,max-wait=5s,ttl=3s,key=global"),
+        "2 in flight for all callers together; others wait for at most 5 seconds (in-flight, time to live of 3 seconds)"
     );
     let words = |fields: &str| {
         let file = format!("[[rule]]\nname = \"a\"\nby = \"global\"\n{fields}");
@@ -221,11 +221,11 @@ fn words_name_the_limit_the_algorithm_and_the_key() {
     };
     assert_eq!(
         words("in-flight = 2"),
-        "2 in flight for all callers together; others are refused (in-flight, lease of 15 seconds)"
+        "2 in flight for all callers together; others are refused (in-flight, time to live of 15 seconds)"
     );
     assert_eq!(
-        words("in-flight = 2\nmax-wait = \"5s\"\nlease = \"3s\""),
-        "2 in flight for all callers together; others wait for at most 5 seconds (in-flight, lease of 3 seconds)"
+        words("in-flight = 2\nmax-wait = \"5s\"\nttl = \"3s\""),
+        "2 in flight for all callers together; others wait for at most 5 seconds (in-flight, time to live of 3 seconds)"
     );
     assert_eq!(
         words("quota = \"1/s\"\nwhen = { path = [\"/a\", \"/b/*\"], method = \"GET\" }"),

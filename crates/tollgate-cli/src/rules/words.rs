@@ -31,13 +31,13 @@ pub(crate) fn in_words(rule: &RuleConfig) -> String {
             let rate = format!("{} per {}{from} in {zone}", quota.limit, quota.window.name());
             (rate, "calendar-window".to_owned())
         }
-        LimitConfig::InFlight { in_flight, lease, max_wait, .. } => {
+        LimitConfig::InFlight { in_flight, ttl, max_wait, .. } => {
             let others = match max_wait {
                 Some(wait) => format!("wait for at most {}", wait.in_words()),
                 None => "are refused".to_owned(),
             };
-            let lease = lease.unwrap_or(TimeSpan(Quota::DEFAULT_LEASE)).in_words();
-            (format!("{in_flight} in flight"), format!("others {others} (in-flight, lease of {lease})"))
+            let ttl = ttl.unwrap_or(TimeSpan(Quota::DEFAULT_TTL)).in_words();
+            (format!("{in_flight} in flight"), format!("others {others} (in-flight, time to live of {ttl})"))
         }
     };
     format!("{rate} for {}; {how}{}", key(&rule.by), options(rule))
@@ -130,7 +130,7 @@ fn of_block(block: &BlockConfig, limit: &LimitConfig) -> String {
     let window = match limit {
         LimitConfig::Rate { quota, .. } => TimeSpan(quota.window()).in_words(),
         LimitConfig::Calendar { quota, .. } => format!("1 {}", quota.window.name()),
-        LimitConfig::InFlight { lease, .. } => lease.unwrap_or(TimeSpan(Quota::DEFAULT_LEASE)).in_words(),
+        LimitConfig::InFlight { ttl, .. } => ttl.unwrap_or(TimeSpan(Quota::DEFAULT_TTL)).in_words(),
     };
     format!("after {denials} within {window} blocked for {}", block.time.in_words())
 }

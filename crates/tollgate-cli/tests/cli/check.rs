@@ -66,8 +66,8 @@ const ONE_MISTAKE: [(&str, &str); 31] = [
         r#"line 5, rule "api", max-wait: "5s": only leaky-bucket and in-flight take it, and the algorithm is gcra"#,
     ),
     (
-        "quota = \"9/s\"\nlease = \"5s\"",
-        r#"line 5, rule "api", lease: "5s": only a rule with in-flight takes it"#,
+        "quota = \"9/s\"\nttl = \"5s\"",
+        r#"line 5, rule "api", ttl: "5s": only a rule with in-flight takes it"#,
     ),
     (
         "quota = \"9/s\"\nwhen = { path = \"api/*\" }",

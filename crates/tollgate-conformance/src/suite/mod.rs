@@ -17,7 +17,7 @@ mod refunds;
 mod sets;
 mod settle;
 mod slot_histories;
-mod slot_leases;
+mod slot_times;
 mod slots;
 mod tested;
 mod totals;
@@ -406,14 +406,14 @@ impl Suite {
                     policies_of_another_name_share_no_slots,
                     concurrent_claims_and_second_releases_keep_the_limit,
                     concurrent_claims_of_several_overlap_nowhere;
-                slot_leases:
-                    a_slot_is_held_for_a_lease_or_until_it_is_released,
-                    a_release_after_the_lease_frees_nothing,
+                slot_times:
+                    a_slot_is_held_for_a_time_to_live_or_until_it_is_released,
+                    a_release_after_the_time_to_live_frees_nothing,
                     an_unknown_slot_is_taken_again_if_there_is_room,
                     looks_and_denials_prolong_no_slot,
-                    a_denial_waits_until_enough_leases_end,
-                    another_lease_ends_no_slot_and_adds_none,
-                    a_clock_that_steps_back_holds_no_slot_beyond_a_lease_from_now;
+                    a_denial_waits_until_enough_times_to_live_end,
+                    another_time_to_live_ends_no_slot_and_adds_none,
+                    a_clock_that_steps_back_holds_no_slot_beyond_a_time_to_live_from_now;
             }
         }
         for algorithm in Suite::ALGORITHMS {

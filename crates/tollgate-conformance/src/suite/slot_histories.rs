@@ -10,7 +10,7 @@ use tollgate_core::{
 
 use super::case::{Case, micros};
 use super::histories::OF_A_STORE;
-use super::slots::{LEASE, class, is_leased, slot, slots};
+use super::slots::{TTL, class, has_ttl, slot, slots};
 use crate::oracle::SlotOracle;
 use crate::random::Random;
 
@@ -19,16 +19,16 @@ const RATE: u64 = 6;
 
 /// Runs the histories of these numbers, at most [`OF_A_STORE`].
 pub(super) async fn match_the_oracle(case: &Case, numbers: Range<u32>) {
-    let leased = is_leased(case).await;
+    let has_ttl = has_ttl(case).await;
     for number in numbers.take(OF_A_STORE) {
         let mut random = Random::new(number.into());
         let policy = slots(1 + random.below(4));
         let mut run = Run {
             case,
-            oracle: SlotOracle::new(leased),
+            oracle: SlotOracle::new(has_ttl),
             policy,
             key: Key::from(number),
-            leased,
+            has_ttl,
             // Its only window outlasts the history.
             rate: Policy::new("rate", Quota::new(RATE, Duration::from_secs(366 * 86_400)))
                 .with_algorithm(Algorithm::FIXED_WINDOW),
@@ -52,7 +52,7 @@ struct Run<'a> {
     policy: Policy,
     key: Key,
     oracle: SlotOracle,
-    leased: bool,
+    has_ttl: bool,
     rate: Policy,
     rate_left: u64,
     /// Grants of several slots, which their holders have not released.
@@ -72,15 +72,15 @@ impl Run<'_> {
             10 => self.release_again(random).await,
             11..=12 => self.renew().await,
             13 => {
-                let lease = Duration::from_micros(random.one_of(&[LEASE, LEASE, LEASE / 5, 3 * LEASE]));
-                self.policy = slots(1 + random.below(4)).with_lease(lease);
+                let ttl = Duration::from_micros(random.one_of(&[TTL, TTL, TTL / 5, 3 * TTL]));
+                self.policy = slots(1 + random.below(4)).with_ttl(ttl);
             }
             14 => self.policy = class(self.case, 1 + random.below(4)),
             15 if random.below(4) == 0 => self.reset().await,
-            16 => self.step_back(random.magnitude(1, 3 * LEASE)),
+            16 => self.step_back(random.magnitude(1, 3 * TTL)),
             _ => {
-                let some = random.below(LEASE);
-                let span = random.one_of(&[1, some, some, LEASE, self.last_wait]);
+                let some = random.below(TTL);
+                let span = random.one_of(&[1, some, some, TTL, self.last_wait]);
                 self.case.advance(span.saturating_sub(random.below(2)));
                 self.latest = self.latest.max(self.case.time.now());
             }
@@ -124,8 +124,8 @@ impl Run<'_> {
         }
         self.case.same("remaining", status.remaining(), left - due * cost);
         if cost == 1 {
-            let lease = self.leased.then(|| self.policy.quota().window());
-            self.case.same("the end of the slot", status.ends_after(), lease);
+            let ttl = self.has_ttl.then(|| self.policy.quota().window());
+            self.case.same("the end of the slot", status.ends_after(), ttl);
             self.held.push((status.stamp(), due));
             for turn in 0..due {
                 let stamp = status.stamp().after_refund(&self.policy, turn);
@@ -160,7 +160,7 @@ impl Run<'_> {
             Some(due) => self.case.same("the wait", micros(wait), due),
             None => {
                 let bounded = !wait.is_zero() && wait <= self.policy.quota().window();
-                self.case.same("a wait of a lease at most", bounded, true);
+                self.case.same("a wait of a time to live at most", bounded, true);
             }
         }
     }

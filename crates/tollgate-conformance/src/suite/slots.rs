@@ -8,11 +8,11 @@ use tollgate_core::{Check, Grant, Key, Policy, Quota, Stamp, Times, Verdict, Wai
 use super::case::{Case, SECOND, micros};
 use super::concurrency::{CALLERS, EACH, all_refunded, ask};
 
-pub(super) const LEASE: u64 = 15 * SECOND;
+pub(super) const TTL: u64 = 15 * SECOND;
 
-/// A policy whose slots are held for [`LEASE`].
+/// A policy whose slots are held for [`TTL`].
 pub(super) fn slots(limit: u64) -> Policy {
-    Policy::in_flight("slots", limit).with_lease(Duration::from_micros(LEASE))
+    Policy::in_flight("slots", limit).with_ttl(Duration::from_micros(TTL))
 }
 
 /// A class that leaves some of 5 slots to others.
@@ -25,22 +25,26 @@ pub(super) fn slot<'a>(policy: &'a Policy, key: &'a Key, stamp: Stamp) -> Grant<
     Grant { policy, key, units: 1, stamp, share: None }
 }
 
-/// Whether the store ends slots with their lease, as the first grant says.
-pub(super) async fn is_leased(case: &Case) -> bool {
+/// Whether the store ends slots with their time to live, as the first grant says.
+pub(super) async fn has_ttl(case: &Case) -> bool {
     let (policy, key) = (slots(1), Key::from("the first"));
     let verdict = case.take(&policy, &key, 1).await;
     case.same("granted", verdict.times(), 1);
     let ends_after = verdict.each()[0].ends_after();
     case.refund(&policy, &key, 1, verdict.each()[0].stamp()).await;
-    case.same("the lease", ends_after.unwrap_or(Duration::from_micros(LEASE)), Duration::from_micros(LEASE));
+    case.same(
+        "the time to live",
+        ends_after.unwrap_or(Duration::from_micros(TTL)),
+        Duration::from_micros(TTL),
+    );
     ends_after.is_some()
 }
 
-/// Fails unless the wait of a denial is `due`, or a lease at most if no lease ends.
+/// Fails unless the wait of a denial is `due`, or a time to live at most if no time to live ends.
 pub(super) fn waits_until(case: &Case, wait: Duration, due: Option<u64>) {
     match due {
         Some(due) => case.same("the wait", micros(wait), due),
-        None => case.same("a wait of a lease at most", (1..=LEASE).contains(&micros(wait)), true),
+        None => case.same("a wait of a time to live at most", (1..=TTL).contains(&micros(wait)), true),
     }
 }
 

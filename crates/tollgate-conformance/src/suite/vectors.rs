@@ -3,11 +3,11 @@
 use tollgate_core::{Check, Grant, Key, Stamp, Wait};
 
 use super::case::Case;
-use super::slots::{is_leased, slot};
+use super::slots::{has_ttl, slot};
 use crate::vectors::{Action, Expected, Vector};
 
 pub(super) async fn recorded_answers_are_given(case: &Case, vector: &Vector) {
-    if vector.leased && !is_leased(case).await {
+    if vector.has_ttl && !has_ttl(case).await {
         return;
     }
     let key = Key::from(format!("{}: {}", vector.file, vector.title));
@@ -19,13 +19,13 @@ pub(super) async fn recorded_answers_are_given(case: &Case, vector: &Vector) {
                 let set = [Check::new(&step.policy, &key, cost)];
                 let verdict = case.acquire(&set, times).await;
                 let status = verdict.each()[0];
-                // The files have the lease, also for a store that keeps slots.
-                let lease = step.policy.lease().filter(|_| status.ends_after().is_none());
+                // The files have the time to live, also for a store that keeps slots.
+                let ttl = step.policy.ttl().filter(|_| status.ends_after().is_none());
                 let mut answer = Expected {
                     times: verdict.times(),
                     remaining: status.remaining(),
                     wait: if verdict.is_granted() { Wait::None } else { status.wait() },
-                    reset_after: lease.unwrap_or(status.reset_after()),
+                    reset_after: ttl.unwrap_or(status.reset_after()),
                     delay: verdict.delay(),
                 };
                 if let Some(due) = expected

@@ -6,8 +6,8 @@ use tollgate_core::Algorithm;
 use crate::suite::caught;
 use crate::suite::common::{SlotMistake, SlotStore, block_on};
 
-fn run(mistake: SlotMistake, is_leased: bool, suite: Suite) -> Result<(), String> {
-    caught(|| block_on(suite.run(async |clock| SlotStore::new(mistake, is_leased, clock))))
+fn run(mistake: SlotMistake, has_ttl: bool, suite: Suite) -> Result<(), String> {
+    caught(|| block_on(suite.run(async |clock| SlotStore::new(mistake, has_ttl, clock))))
 }
 
 fn histories(count: u32) -> Suite {
@@ -16,9 +16,9 @@ fn histories(count: u32) -> Suite {
 
 #[test]
 fn correct_stores_of_slots_pass() {
-    for is_leased in [false, true] {
-        run(SlotMistake::None, is_leased, Suite::new()).unwrap();
-        run(SlotMistake::None, is_leased, histories(10_000)).unwrap();
+    for has_ttl in [false, true] {
+        run(SlotMistake::None, has_ttl, Suite::new()).unwrap();
+        run(SlotMistake::None, has_ttl, histories(10_000)).unwrap();
     }
 }
 
@@ -38,34 +38,37 @@ const OF_ANY: &[(SlotMistake, &str)] = &[
     (SlotMistake::SeveralNeverPass, "slots::a_denial_of_several_waits_unless_they_exceed_the_limit"),
     (SlotMistake::SeveralAlwaysWait, "slots::a_denial_of_several_waits_unless_they_exceed_the_limit"),
     (SlotMistake::LooksThenClaims, "slots::concurrent_claims_and_second_releases_keep_the_limit"),
-    (SlotMistake::LeaseIsInTheScope, "slot_leases::another_lease_ends_no_slot_and_adds_none"),
+    (SlotMistake::TtlIsInTheScope, "slot_times::another_time_to_live_ends_no_slot_and_adds_none"),
     (SlotMistake::LimitIsInTheScope, "slots::a_changed_limit_ends_no_slot"),
     (SlotMistake::ResetKeepsSlots, "slots::a_changed_limit_ends_no_slot"),
 ];
 
-/// Each mistake of a store with leases, and the first case that finds it.
-const OF_LEASES: &[(SlotMistake, &str)] = &[
-    (SlotMistake::RenewalDoesNothing, "slot_leases::a_slot_is_held_for_a_lease_or_until_it_is_released"),
-    (SlotMistake::RenewalIgnoresTheLimit, "slot_leases::an_unknown_slot_is_taken_again_if_there_is_room"),
-    (SlotMistake::RenewalTakesNothingAgain, "slot_leases::an_unknown_slot_is_taken_again_if_there_is_room"),
-    (SlotMistake::RenewalOnlyReports, "slot_leases::an_unknown_slot_is_taken_again_if_there_is_room"),
-    (SlotMistake::AnswersRenew, "slot_leases::looks_and_denials_prolong_no_slot"),
-    (SlotMistake::LeaseEndsEarly, "slot_leases::a_slot_is_held_for_a_lease_or_until_it_is_released"),
-    (SlotMistake::LeaseNeverEnds, "slot_leases::a_slot_is_held_for_a_lease_or_until_it_is_released"),
-    (SlotMistake::WaitIsTheLease, "slot_leases::a_denial_waits_until_enough_leases_end"),
-    (SlotMistake::WaitIsTheFirst, "slot_leases::a_denial_waits_until_enough_leases_end"),
-    (SlotMistake::CutsLongerLeases, "slot_leases::another_lease_ends_no_slot_and_adds_none"),
+/// Each mistake of a store with times to live, and the first case that finds it.
+const OF_TTL: &[(SlotMistake, &str)] = &[
+    (
+        SlotMistake::RenewalDoesNothing,
+        "slot_times::a_slot_is_held_for_a_time_to_live_or_until_it_is_released",
+    ),
+    (SlotMistake::RenewalIgnoresTheLimit, "slot_times::an_unknown_slot_is_taken_again_if_there_is_room"),
+    (SlotMistake::RenewalTakesNothingAgain, "slot_times::an_unknown_slot_is_taken_again_if_there_is_room"),
+    (SlotMistake::RenewalOnlyReports, "slot_times::an_unknown_slot_is_taken_again_if_there_is_room"),
+    (SlotMistake::AnswersRenew, "slot_times::looks_and_denials_prolong_no_slot"),
+    (SlotMistake::TtlEndsEarly, "slot_times::a_slot_is_held_for_a_time_to_live_or_until_it_is_released"),
+    (SlotMistake::TtlNeverEnds, "slot_times::a_slot_is_held_for_a_time_to_live_or_until_it_is_released"),
+    (SlotMistake::WaitIsTheTtl, "slot_times::a_denial_waits_until_enough_times_to_live_end"),
+    (SlotMistake::WaitIsTheFirst, "slot_times::a_denial_waits_until_enough_times_to_live_end"),
+    (SlotMistake::CutsLongerTimes, "slot_times::another_time_to_live_ends_no_slot_and_adds_none"),
     (
         SlotMistake::KeepsTheFuture,
-        "slot_leases::a_clock_that_steps_back_holds_no_slot_beyond_a_lease_from_now",
+        "slot_times::a_clock_that_steps_back_holds_no_slot_beyond_a_time_to_live_from_now",
     ),
 ];
 
 #[test]
 fn every_mistake_of_slots_is_found() {
-    for (is_leased, mistakes) in [(false, OF_ANY), (true, OF_ANY), (true, OF_LEASES)] {
+    for (has_ttl, mistakes) in [(false, OF_ANY), (true, OF_ANY), (true, OF_TTL)] {
         for (mistake, case) in mistakes {
-            let found = run(*mistake, is_leased, Suite::new()).expect_err(&format!("{mistake:?} passes"));
+            let found = run(*mistake, has_ttl, Suite::new()).expect_err(&format!("{mistake:?} passes"));
             assert!(found.starts_with(case), "{mistake:?} is found by {found}");
         }
     }
@@ -76,9 +79,9 @@ const NOT_OF_HISTORIES: [SlotMistake; 1] = [SlotMistake::LooksThenClaims];
 
 #[test]
 fn random_histories_find_mistakes_of_slots() {
-    for (is_leased, mistakes) in [(false, OF_ANY), (true, OF_ANY), (true, OF_LEASES)] {
+    for (has_ttl, mistakes) in [(false, OF_ANY), (true, OF_ANY), (true, OF_TTL)] {
         for (mistake, _) in mistakes.iter().filter(|(of, _)| !NOT_OF_HISTORIES.contains(of)) {
-            let found = run(*mistake, is_leased, histories(1_000)).expect_err(&format!("{mistake:?} passes"));
+            let found = run(*mistake, has_ttl, histories(1_000)).expect_err(&format!("{mistake:?} passes"));
             assert!(found.starts_with("slot_histories::match_the_oracle"), "{mistake:?}: {found}");
         }
     }

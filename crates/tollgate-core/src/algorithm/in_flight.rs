@@ -1,8 +1,8 @@
 //! Requests in flight: units that come back when their requests end.
 //!
 //! Each unit in use has an identity, so a second release frees nothing. A state in memory keeps
-//! units until they are released. A store that shares them ends each after its lease, and restores
-//! what is in use.
+//! units until they are released. A store that shares them ends each after its time to live, and
+//! restores what is in use.
 
 use std::collections::BTreeSet;
 
@@ -15,20 +15,20 @@ pub(super) struct UnitsInFlight {
     held: BTreeSet<(u64, u32)>,
     /// The second part of the next identity.
     next: u32,
-    leased: Option<Leased>,
+    timed: Option<Timed>,
 }
 
-/// What a store knows whose units end with their lease.
+/// What a store knows whose units end with their time to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Leased {
+struct Timed {
     /// Units in use.
     used: u64,
-    /// When as many leases have ended as a refused request needs, unless they are renewed. 0 if
-    /// that is not known.
+    /// When as many times to live have ended as a refused request needs, unless they are renewed. 0
+    /// if that is not known.
     ends: u64,
 }
 
-/// No time: a unit that no lease ends.
+/// No time: a unit that no time to live ends.
 const NEVER: u64 = u64::MAX;
 
 impl UnitsInFlight {
@@ -39,7 +39,7 @@ impl UnitsInFlight {
 
     /// With units in use whose identities the store keeps.
     pub(super) fn restore(used: u64, ends: u64, next: u64) -> UnitsInFlight {
-        UnitsInFlight { held: BTreeSet::new(), next: turn(next), leased: Some(Leased { used, ends }) }
+        UnitsInFlight { held: BTreeSet::new(), next: turn(next), timed: Some(Timed { used, ends }) }
     }
 
     /// The units that are left.
@@ -51,8 +51,8 @@ impl UnitsInFlight {
     pub(super) fn charge(&mut self, now: u64, units: u64) -> Stamp {
         let stamp = Stamp { us: now, frac: self.next };
         for _ in 0..units {
-            match &mut self.leased {
-                Some(leased) => leased.used += 1,
+            match &mut self.timed {
+                Some(timed) => timed.used += 1,
                 None => {
                     self.held.insert((now, self.next));
                 }
@@ -62,18 +62,18 @@ impl UnitsInFlight {
         stamp
     }
 
-    /// Until the earliest lease ends. In memory none ends, so the wait says how long one is.
+    /// Until the earliest time to live ends. In memory none ends, so the wait says how long one is.
     pub(super) fn wait(&self, policy: &Policy, now: u64, units: u64) -> u64 {
-        let lease = policy.quota().window_us();
-        match self.leased {
+        let ttl = policy.quota().window_us();
+        match self.timed {
             _ if units <= self.look(policy) => 0,
-            Some(Leased { ends, .. }) if ends > 0 => ends.saturating_sub(now).clamp(1, lease),
-            _ => lease,
+            Some(Timed { ends, .. }) if ends > 0 => ends.saturating_sub(now).clamp(1, ttl),
+            _ => ttl,
         }
     }
 
     pub(super) fn reset_after(&self, policy: &Policy) -> u64 {
-        match self.leased {
+        match self.timed {
             _ if self.used() == 0 => 0,
             Some(_) => policy.quota().window_us(),
             None => NEVER,
@@ -91,7 +91,7 @@ impl UnitsInFlight {
     }
 
     fn used(&self) -> u64 {
-        self.leased.map_or(self.held.len() as u64, |leased| leased.used)
+        self.timed.map_or(self.held.len() as u64, |timed| timed.used)
     }
 }
 
@@ -145,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lease_ends_is_waited_for() {
+    fn what_a_time_to_live_ends_is_waited_for() {
         let policy = policy();
-        let lease = policy.quota().window_us();
+        let ttl = policy.quota().window_us();
         let full = UnitsInFlight::restore(3, 1_000, 0);
         assert_eq!((full.look(&policy), full.wait(&policy, 400, 1), full.wait(&policy, 400, 0)), (0, 600, 0));
-        assert_eq!(UnitsInFlight::restore(3, 0, 0).wait(&policy, 400, 1), lease);
-        assert_eq!(UnitsInFlight::restore(9, 5_000_000_000, 0).wait(&policy, 400, 1), lease);
+        assert_eq!(UnitsInFlight::restore(3, 0, 0).wait(&policy, 400, 1), ttl);
+        assert_eq!(UnitsInFlight::restore(9, 5_000_000_000, 0).wait(&policy, 400, 1), ttl);
     }
 }

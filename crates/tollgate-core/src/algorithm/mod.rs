@@ -86,9 +86,9 @@ use versions::Record;
 /// A state belongs to its policy, or to another of the same [scope](Policy::scope); keep states by
 /// scope. Limit and burst may change between two calls: see
 /// [`PolicyNumbers::version_burst`](crate::PolicyNumbers::version_burst). So may the boundaries of
-/// a calendar, the lease of slots and the time of a block. Name, algorithm and other windows may
-/// not. A policy whose algorithm has another form of state treats the state as absent. `Gcra` and
-/// `LeakyBucket` have the same form, and so do both kinds of fixed windows.
+/// a calendar, the time to live of slots and the time of a block. Name, algorithm and other windows
+/// may not. A policy whose algorithm has another form of state treats the state as absent. `Gcra`
+/// and `LeakyBucket` have the same form, and so do both kinds of fixed windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State(Form);
 
@@ -184,7 +184,7 @@ impl State {
     /// | `SlidingWindow` | the start of the current window, units used in it, units used in the one before |
     /// | `SlidingBuckets` | the number of a sub-window since the epoch, units used in it; and so on |
     /// | `SlidingLog` | a time, units taken at it; and so on |
-    /// | `InFlight` | units in use, the time at which leases end that a refused request waits for, or 0, and the second number of the next [`Stamp`] |
+    /// | `InFlight` | units in use, the time at which times to live end that a refused request waits for, or 0, and the second number of the next [`Stamp`] |
     ///
     /// A store may shorten a ring or a log if it only answers one check. It may merge entries that
     /// make no difference to the answer.

@@ -49,8 +49,8 @@ pub enum Algorithm {
         max_limit: u32,
     },
     /// A number of requests in flight. Its units come back when their requests end, and not with
-    /// time: [`Policy::in_flight`](crate::Policy::in_flight). The window of the quota is the lease.
-    /// A request costs 0 or 1.
+    /// time: [`Policy::in_flight`](crate::Policy::in_flight). The window of the quota is the time
+    /// to live. A request costs 0 or 1.
     InFlight,
     /// Refuses a key for a time, the window of the quota, once it is blocked. Otherwise it allows
     /// each request and charges nothing. [`Policy::block`](crate::Policy::block) makes policies of

@@ -7,16 +7,16 @@ use crate::quota::Quota;
 
 impl Policy {
     /// A policy of [`Algorithm::InFlight`]: at most `limit` requests of a key at once, each with a
-    /// slot that it gives back when it ends. The lease is [`Quota::DEFAULT_LEASE`].
+    /// slot that it gives back when it ends. The time to live is [`Quota::DEFAULT_TTL`].
     ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate_core::{Policy, Quota};
     ///
     /// let exports = Policy::in_flight("exports", 20);
-    /// assert_eq!((exports.capacity(), exports.lease()), (20, Some(Quota::DEFAULT_LEASE)));
-    /// let quick = exports.with_lease(Duration::from_secs(5));
-    /// assert_eq!(quick.lease(), Some(Duration::from_secs(5)));
+    /// assert_eq!((exports.capacity(), exports.ttl()), (20, Some(Quota::DEFAULT_TTL)));
+    /// let quick = exports.with_ttl(Duration::from_secs(5));
+    /// assert_eq!(quick.ttl(), Some(Duration::from_secs(5)));
     /// ```
     ///
     /// # Panics
@@ -31,7 +31,7 @@ impl Policy {
     }
 
     /// [`Policy::in_flight`] for values that are known only at run time. The window of the quota is
-    /// the lease.
+    /// the time to live.
     ///
     /// # Errors
     /// [`PolicyError`] if the name is invalid, if the limit exceeds [`Algorithm::MAX_IN_FLIGHT`],
@@ -40,22 +40,26 @@ impl Policy {
         Policy::try_from_parts(name, quota, Algorithm::InFlight)
     }
 
-    /// The same policy of requests in flight with another lease, rounded down to a microsecond. It
-    /// is no part of the [scope](Policy::scope): slots that are in use count, and end when they
-    /// would have.
+    /// The same policy of requests in flight with another time to live, rounded down to a
+    /// microsecond. It is no part of the [scope](Policy::scope): slots that are in use count, and
+    /// end when they would have.
     ///
-    /// A holder renews its slot after a third of the lease. So the slots of a process that was
-    /// killed are free after one lease at the latest, and a store that fails for two thirds of it
-    /// costs no slot. Slots in memory have no lease.
+    /// A holder renews its slot after a third of the time to live. So the slots of a process that
+    /// was killed are free after one time to live at the latest, and a store that fails for two
+    /// thirds of it costs no slot. Slots in memory have no time to live.
     ///
     /// # Panics
     /// If the policy is not one of [`Policy::in_flight`], or if [`Quota::try_new`] refuses the
-    /// lease as a window.
+    /// time to live as a window.
     #[must_use]
     #[track_caller]
-    pub fn with_lease(self, lease: Duration) -> Policy {
-        assert!(self.lease().is_some(), "policy {:?}: only requests in flight have a lease", self.name());
-        let quota = Quota::new(self.quota().limit(), lease);
+    pub fn with_ttl(self, ttl: Duration) -> Policy {
+        assert!(
+            self.ttl().is_some(),
+            "policy {:?}: only requests in flight have a time to live",
+            self.name()
+        );
+        let quota = Quota::new(self.quota().limit(), ttl);
         match self.try_with_quota(quota) {
             Ok(policy) => policy,
             Err(error) => panic!("policy {:?}: {error}", self.name()),
@@ -65,7 +69,7 @@ impl Policy {
     /// How long a slot is held that is not renewed. `None` unless the policy is one of
     /// [`Policy::in_flight`].
     #[inline]
-    pub fn lease(&self) -> Option<Duration> {
+    pub fn ttl(&self) -> Option<Duration> {
         self.is_in_flight().then(|| self.quota().window())
     }
 

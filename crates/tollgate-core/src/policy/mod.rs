@@ -217,7 +217,7 @@ impl Policy {
     /// A scope contains neither limit nor burst, so the policy has the largest. To look with it
     /// shows what a window has used, and when a bucket is full again, but not what is left. Of a
     /// bucket with several [versions](PolicyNumbers::version_burst) it sees the last that is full.
-    /// Slots have [`Quota::DEFAULT_LEASE`].
+    /// Slots have [`Quota::DEFAULT_TTL`].
     ///
     /// ```
     /// use tollgate_core::{Algorithm, Policy};
@@ -243,7 +243,7 @@ impl Policy {
             _ => return None,
         };
         let window = match window_us {
-            None if algorithm.holds_ends() => Quota::DEFAULT_LEASE,
+            None if algorithm.holds_ends() => Quota::DEFAULT_TTL,
             Some(window_us) if !algorithm.holds_ends() => Duration::from_micros(window_us),
             _ => return None,
         };
@@ -307,7 +307,7 @@ impl Policy {
 
     /// Identifies the stored states of this policy: its name, its algorithm (`SlidingBuckets` with
     /// its number of buckets) and its window. No part of it is what may change while states live
-    /// on: limit and burst, the boundaries of a calendar window, the lease of
+    /// on: limit and burst, the boundaries of a calendar window, the time to live of
     /// [slots](Policy::in_flight), and the time of a [block](Policy::block_after).
     #[inline]
     pub fn scope(&self) -> &str {

@@ -49,9 +49,9 @@ impl Quota {
     pub const MAX_UNITS: u64 = 1 << 40;
 
     /// How long a slot of [`Policy::in_flight`](crate::Policy::in_flight) is held by a process that
-    /// no longer renews it, unless [`Policy::with_lease`](crate::Policy::with_lease) says
+    /// no longer renews it, unless [`Policy::with_ttl`](crate::Policy::with_ttl) says
     /// otherwise: 15 seconds.
-    pub const DEFAULT_LEASE: Duration = Duration::from_secs(15);
+    pub const DEFAULT_TTL: Duration = Duration::from_secs(15);
 
     /// `limit` units a second.
     ///
@@ -90,13 +90,13 @@ impl Quota {
     }
 
     /// `limit` requests at once, for [`Policy::in_flight`](crate::Policy::in_flight) and its tiers.
-    /// The window is [`Quota::DEFAULT_LEASE`].
+    /// The window is [`Quota::DEFAULT_TTL`].
     ///
     /// # Panics
     /// If `limit` is 0 or above [`Quota::MAX_UNITS`]; in a constant, at compile time.
     #[track_caller]
     pub const fn in_flight(limit: u64) -> Quota {
-        Quota::new(limit, Quota::DEFAULT_LEASE)
+        Quota::new(limit, Quota::DEFAULT_TTL)
     }
 
     /// `limit` units in each `window`.

@@ -41,7 +41,7 @@ use crate::store::verdict::{Status, Verdict};
 ///   [`PolicyNumbers::version_burst`](crate::PolicyNumbers::version_burst).
 /// - A cost of 0 always passes and charges nothing.
 /// - State expires by itself, without a thread or a task. A slot of
-///   [`Algorithm::InFlight`](crate::Algorithm::InFlight) ends with its lease unless it is
+///   [`Algorithm::InFlight`](crate::Algorithm::InFlight) ends with its time to live unless it is
 ///   [renewed](Store::renew), or is kept until it is released: see
 ///   [`Status::ends_after`](crate::Status::ends_after).
 ///
@@ -87,7 +87,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// time: an aligned window takes the grant for its own, and a bucket takes it for current debt.
     ///
     /// A refund of [`Algorithm::InFlight`](crate::Algorithm::InFlight) is the release of a slot. It
-    /// frees that slot and no other, so a second release, or one after its lease, frees nothing.
+    /// frees that slot and no other, so a second release, or one after its time to live, frees
+    /// nothing.
     ///
     /// Do not refund a grant that is older than a [reset](Store::reset), which has already returned
     /// its units. Such a refund is taken from later grants, if those are large enough.
@@ -117,10 +118,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     }
 
     /// Renews slots of [`Algorithm::InFlight`](crate::Algorithm::InFlight): each is held for
-    /// another lease. Returns what became of each grant, in order.
+    /// another time to live. Returns what became of each grant, in order.
     ///
-    /// A slot that the store does not know, because its lease has ended or the store has lost it,
-    /// is taken again if there is room. So nothing may renew a slot that it has begun to release.
+    /// A slot that the store does not know, because its time to live has ended or the store has
+    /// lost it, is taken again if there is room. So nothing may renew a slot that it has begun to
+    /// release.
     ///
     /// The default is for a store that keeps each slot until it is released, such as one of
     /// [`State`](crate::algorithm::State)s: all are held. A wrapper must override it.
@@ -164,12 +166,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Returns the counts of claims of slots, if this store ends abandoned claims by itself.
     ///
     /// A claim is abandoned if its caller drops the future, or if this store has ended the wait. If
-    /// it was not sent, it is withdrawn. If it was, its answer is awaited until the lease of the
-    /// slot would end. A grant is then refunded at once, with the rates of its set.
+    /// it was not sent, it is withdrawn. If it was, its answer is awaited until the time to live of
+    /// the slot would end. A grant is then refunded at once, with the rates of its set.
     ///
     /// The default has none. Then the caller runs each claim to its end and releases the slot, but
-    /// a claim that is answered after [`Store::end_waits_after`] holds its slot for a lease. A
-    /// wrapper must override it.
+    /// a claim that is answered after [`Store::end_waits_after`] holds its slot for a time to live.
+    /// A wrapper must override it.
     fn sent_claims(&self) -> Option<&SentClaims> {
         None
     }

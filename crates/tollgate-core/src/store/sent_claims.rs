@@ -34,8 +34,8 @@ impl SentClaims {
     }
 
     /// Returns how many claims were lost since the store was made: sent, and not answered before
-    /// the connection, the process or the lease of the slot ended. The slots of those that the
-    /// store granted are held by no caller until their leases end.
+    /// the connection, the process or the time to live of the slot ended. The slots of those that
+    /// the store granted are held by no caller until their times to live end.
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Ordering::Relaxed)
     }

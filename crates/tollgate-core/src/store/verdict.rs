@@ -102,9 +102,9 @@ impl Status {
         Duration::from_micros(self.reset_us)
     }
 
-    /// How long a slot that was granted is held unless it is renewed: the lease, which is also
-    /// [`reset_after`](Status::reset_after). `None` if its store keeps it until it is released, as
-    /// a store in memory does.
+    /// How long a slot that was granted is held unless it is renewed: the time to live, which is
+    /// also [`reset_after`](Status::reset_after). `None` if its store keeps it until it is
+    /// released, as a store in memory does.
     pub fn ends_after(&self) -> Option<Duration> {
         (self.reset_us < u64::MAX).then(|| self.reset_after())
     }

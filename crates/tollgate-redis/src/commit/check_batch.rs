@@ -314,7 +314,7 @@ impl CheckBatch {
             let count = callers.filter(|caller| caller.is_claim()).count() as u64;
             are_any |= count > 0;
             // In a Cluster, another call may have the slot of the set.
-            slots += if group.leases().next().is_some() { count } else { 0 };
+            slots += if group.ttls().next().is_some() { count } else { 0 };
         }
         let sent = are_any.then(|| (claims.counts.send(slots), claims.context.waits.now()));
         let before = mem::replace(&mut *self.sent.lock().unwrap_or_else(PoisonError::into_inner), sent);
@@ -334,9 +334,9 @@ impl CheckBatch {
     fn wait_for(mut self, late: LateAnswer) {
         let sent = self.sent.get_mut().unwrap_or_else(PoisonError::into_inner).as_ref();
         let (Some(claims), Some((_, sent))) = (self.claims.clone(), sent) else { return };
-        let leases = self.groups.iter().flat_map(Alike::leases);
-        let lease = leases.max().unwrap_or(Quota::DEFAULT_LEASE);
-        let left = lease.saturating_sub(span(*sent, claims.context.waits.now()));
+        let ttls = self.groups.iter().flat_map(Alike::ttls);
+        let ttl = ttls.max().unwrap_or(Quota::DEFAULT_TTL);
+        let left = ttl.saturating_sub(span(*sent, claims.context.waits.now()));
         claims.context.runtime.spawn(async move {
             // Without an answer the claims are lost.
             if let Ok(answer) = timeout(left, late).await {
@@ -358,8 +358,8 @@ impl Alike {
     }
 
     /// How long the slots that it claims would be held.
-    fn leases(&self) -> impl Iterator<Item = Duration> {
-        self.args.iter().filter_map(|args| args.policy.lease())
+    fn ttls(&self) -> impl Iterator<Item = Duration> {
+        self.args.iter().filter_map(|args| args.policy.ttl())
     }
 
     fn work_of_set(&self) -> u32 {

@@ -39,9 +39,9 @@ impl Claims {
     /// Refunds what a claim was granted, in each slot of a Cluster. It is lost if that fails.
     pub(crate) fn give_back(self: &Arc<Self>, returns: Returns) {
         let (claim, claims) = (self.counts.send(1), Arc::clone(self));
-        let lease = returns.entries().filter_map(RefundEntry::lease).max().unwrap_or(Quota::DEFAULT_LEASE);
+        let ttl = returns.entries().filter_map(RefundEntry::ttl).max().unwrap_or(Quota::DEFAULT_TTL);
         self.context.runtime.spawn(async move {
-            if timeout(lease, claims.refund_all(returns)).await.is_ok_and(|result| result.is_ok()) {
+            if timeout(ttl, claims.refund_all(returns)).await.is_ok_and(|result| result.is_ok()) {
                 claim.answered();
             }
         });

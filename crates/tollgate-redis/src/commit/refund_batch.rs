@@ -101,8 +101,8 @@ impl RefundEntry {
     }
 
     /// How long a slot that it releases would be held.
-    pub(super) fn lease(&self) -> Option<Duration> {
-        self.args()?.policy.lease()
+    pub(super) fn ttl(&self) -> Option<Duration> {
+        self.args()?.policy.ttl()
     }
 
     /// The units to take from a total, and its name.

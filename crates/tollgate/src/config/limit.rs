@@ -52,10 +52,10 @@ pub enum LimitConfig {
     InFlight {
         /// How many run at once.
         in_flight: u64,
-        /// How long the slots of a killed process stay taken; [`Quota::DEFAULT_LEASE`] if this is
+        /// How long the slots of a killed process stay taken; [`Quota::DEFAULT_TTL`] if this is
         /// `None`.
         #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_if_any")]
-        lease: Option<TimeSpan>,
+        ttl: Option<TimeSpan>,
         /// How long a request waits for a slot; not at all if this is `None`.
         #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_if_any")]
         max_wait: Option<TimeSpan>,
@@ -119,7 +119,7 @@ impl LimitConfig {
         let both = "a rule has a quota or requests in flight: make two rules";
         refuse(fields.in_flight.is_some(), "in-flight", both)?;
         let is_of_slots = "only a rule with in-flight takes it";
-        refuse(fields.lease.is_some(), "lease", is_of_slots)?;
+        refuse(fields.ttl.is_some(), "ttl", is_of_slots)?;
         refuse(fields.held_at_most.is_some(), "held-at-most", is_of_slots)?;
         match rate {
             Rate::Span(quota) => {
@@ -162,7 +162,7 @@ impl LimitConfig {
         let time = |time: Option<AsText<TimeSpan>>| time.map(|time| time.0);
         Ok(LimitConfig::InFlight {
             in_flight,
-            lease: time(fields.lease),
+            ttl: time(fields.ttl),
             max_wait: time(fields.max_wait),
             held_at_most: time(fields.held_at_most),
             tiers,
@@ -175,10 +175,10 @@ impl LimitConfig {
             LimitConfig::Calendar { quota, zone, anchor, unit, .. } => {
                 (quota.policy(name, zone, *anchor)?, unit)
             }
-            LimitConfig::InFlight { in_flight, lease, .. } => {
-                let lease = lease.map_or(Quota::DEFAULT_LEASE, |lease| lease.0);
-                let quota = Quota::try_new((*in_flight).max(1), lease);
-                let quota = quota.map_err(|error| Mistake::new("lease", error))?;
+            LimitConfig::InFlight { in_flight, ttl, .. } => {
+                let ttl = ttl.map_or(Quota::DEFAULT_TTL, |ttl| ttl.0);
+                let quota = Quota::try_new((*in_flight).max(1), ttl);
+                let quota = quota.map_err(|error| Mistake::new("ttl", error))?;
                 refuse(*in_flight == 0, "in-flight", "at least 1 request must be allowed")?;
                 let policy = Policy::try_in_flight(name, quota);
                 return policy.map_err(|error| Mistake::of_policy("in-flight", error));

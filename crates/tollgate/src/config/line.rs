@@ -11,7 +11,7 @@ use super::message::escaped;
 use super::rule::{RuleConfig, RuleFields};
 
 /// `NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]`, or
-/// `NAME=N[,key=K][,lease=D][,max-wait=D]`.
+/// `NAME=N[,key=K][,ttl=D][,max-wait=D]`.
 impl FromStr for RuleConfig {
     type Err = ConfigError;
 
@@ -32,7 +32,7 @@ fn fields(text: &str) -> Result<RuleFields, String> {
     let limit = parts.next().unwrap_or_default();
     let known: &[&str] = match limit.contains('/') {
         true => &["burst", "algorithm", "key", "max-wait"],
-        false => &["key", "lease", "max-wait"],
+        false => &["key", "ttl", "max-wait"],
     };
     let mut options = BTreeMap::new();
     for part in parts {

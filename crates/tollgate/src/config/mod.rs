@@ -69,7 +69,7 @@
 //! | `buckets` | `60` | the sub-windows of `sliding-buckets`; 10 by default |
 //! | `max-limit` | `1000000` | the largest limit of `sliding-log`; 100,000 by default |
 //! | `max-wait` | `"5s"` | how long `leaky-bucket` delays a request (the window by default), or a request waits [for a slot](crate::Rule::wait_at_most) |
-//! | `lease`, `held-at-most` | `"15s"` | of requests in flight: [`Policy::with_lease`](crate::Policy::with_lease), [`Rule::held_at_most`](crate::Rule::held_at_most) |
+//! | `ttl`, `held-at-most` | `"15s"` | of requests in flight: [`Policy::with_ttl`](crate::Policy::with_ttl), [`Rule::held_at_most`](crate::Rule::held_at_most) |
 //! | `when` | `{ path = "/api/*" }` | the requests to which the rule applies: see [below](#when) |
 //! | `exempt` | `["10.0.0.0/8", "cors-preflight"]` | requests that it [ignores](crate::Rule::exempt): networks, `cors-preflight`, or an exemption of the registry: `a` to `z`, `0` to `9`, `-` and `_` |
 //! | `missing-key` | `"skip"` | [`MissingKey`](crate::MissingKey): `refuse` (default), `skip`, `one-key` |

@@ -49,7 +49,7 @@ pub(super) struct RuleFields {
     /// waits to be in flight, by default not at all.
     pub(super) max_wait: Option<AsText<TimeSpan>>,
     /// How long the slots of a killed process stay taken; 15s if none is given.
-    pub(super) lease: Option<AsText<TimeSpan>>,
+    pub(super) ttl: Option<AsText<TimeSpan>>,
     /// How long a request holds its slot at most.
     pub(super) held_at_most: Option<AsText<TimeSpan>>,
     /// The requests to which the rule applies; all if this is not given.
@@ -101,7 +101,7 @@ impl RuleFields {
 /// It is made of a [`RuleFile`](super::RuleFile), of a part of the application's own configuration
 /// by [serde](https://serde.rs), or of one line:
 /// `NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]` for a quota, or
-/// `NAME=N[,key=K][,lease=D][,max-wait=D]` for requests in flight. `key` is the `by` of a file, and
+/// `NAME=N[,key=K][,ttl=D][,max-wait=D]` for requests in flight. `key` is the `by` of a file, and
 /// is `ip` if it is left out.
 ///
 /// ```

@@ -82,7 +82,7 @@ impl LimitConfig {
                 tiers.as_ref().map(|tiers| tiers.try_map(tier)).transpose()
             }
             LimitConfig::InFlight { tiers, .. } => {
-                let tier = |limit| quota(limit, Quota::DEFAULT_LEASE);
+                let tier = |limit| quota(limit, Quota::DEFAULT_TTL);
                 tiers.as_ref().map(|tiers| tiers.try_map(tier)).transpose()
             }
         }

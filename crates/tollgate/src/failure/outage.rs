@@ -86,8 +86,8 @@ impl Outage {
         answer.unwrap_or_else(|error| Settled::after_failure(&error, grants, total))
     }
 
-    /// Records the answer to renewals. If the store failed, the slots keep the leases that they
-    /// have.
+    /// Records the answer to renewals. If the store failed, the slots keep the times to live that
+    /// they have.
     pub(super) fn renewals<E: StoreError>(
         &self,
         answer: Result<Vec<Renewal>, E>,

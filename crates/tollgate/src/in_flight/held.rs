@@ -69,7 +69,7 @@ pub(super) struct HeldSlot {
 
 struct Hold {
     phase: HoldPhase,
-    /// When its lease ends. `None` if the store keeps it until it is released.
+    /// When its time to live ends. `None` if the store keeps it until it is released.
     until: Option<Instant>,
     /// Where the keeper finds it to renew it.
     place: Option<RenewalPlace>,
@@ -88,7 +88,7 @@ enum HoldPhase {
 }
 
 impl HeldSlot {
-    /// A slot that was granted. `until` is when its lease ends.
+    /// A slot that was granted. `until` is when its time to live ends.
     pub(super) fn new(keeper: Arc<dyn Keeper>, claim: Claim, until: Option<Instant>) -> HeldSlot {
         let hold = Hold { phase: HoldPhase::Held, until, place: None, timer: None };
         let observers = OnceLock::new();

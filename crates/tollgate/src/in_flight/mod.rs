@@ -73,14 +73,15 @@ pub(crate) use slots::SlotBook;
 pub struct Slot(Vec<Arc<HeldSlot>>);
 
 impl Slot {
-    /// Returns whether a slot is no longer held: its lease has ended by the clock of this process,
-    /// others have it, it was [released](Slot::release), or the response has ended.
+    /// Returns whether a slot is no longer held: its time to live has ended by the clock of this
+    /// process, others have it, it was [released](Slot::release), or the response has ended.
     ///
-    /// It is `true` at the latest one lease after the last renewal that succeeded was sent, by the
-    /// clock of this process: before the store gives the slot to others. Once `true`, it stays so.
-    /// A store that forgets slots may give them away earlier: after a reset, if it is flushed, if a
-    /// replica takes over that had not heard of them, or if its clock steps forward. Then a holder
-    /// hears of it with the next renewal, a third of a lease later, unless there is room for both.
+    /// It is `true` at the latest one time to live after the last renewal that succeeded was sent,
+    /// by the clock of this process: before the store gives the slot to others. Once `true`, it
+    /// stays so. A store that forgets slots may give them away earlier: after a reset, if it is
+    /// flushed, if a replica takes over that had not heard of them, or if its clock steps forward.
+    /// Then a holder hears of it with the next renewal, a third of a time to live later, unless
+    /// there is room for both.
     ///
     /// Always `false` if no policy of requests in flight applied, and if a failure policy let the
     /// request pass without a slot. Slots in memory are not lost.
@@ -91,7 +92,7 @@ impl Slot {
     /// Waits until [`is_lost`](Slot::is_lost) is `true`.
     ///
     /// # Panics
-    /// Outside of a tokio runtime with a timer, if the slot has a lease.
+    /// Outside of a tokio runtime with a timer, if the slot has a time to live.
     pub async fn lost(&self) {
         let mut each: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = Vec::new();
         for held in &self.0 {

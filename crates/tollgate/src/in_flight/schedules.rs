@@ -25,8 +25,8 @@ use crate::ending::Home;
 use crate::policy_set::PolicySet;
 use crate::table::digest::{Digest, Secret};
 
-/// The lease of a slot.
-const LEASE: Duration = Duration::from_secs(15);
+/// The time to live of a slot.
+const TTL: Duration = Duration::from_secs(15);
 
 thread_local! {
     /// The time of a schedule, all of whose threads run on one thread. It stands still unless a
@@ -106,12 +106,12 @@ impl Request {
             share: None,
         };
         let keeper: Arc<dyn Keeper> = book.clone();
-        Request { held: Arc::new(HeldSlot::new(keeper, claim, Some(timer_now() + LEASE))), book }
+        Request { held: Arc::new(HeldSlot::new(keeper, claim, Some(timer_now() + TTL))), book }
     }
 
     /// Notes that the slot is to be renewed, as the book does when it is granted.
     fn renew_later(&self) {
-        let place = (timer_now() + LEASE / 3, 1);
+        let place = (timer_now() + TTL / 3, 1);
         self.book.seen(|seen| {
             if self.held.stands_at(place) {
                 seen.due = Some(place);
@@ -121,7 +121,7 @@ impl Request {
 
     /// Renews the slot if it is due, as the book does.
     fn renew(self, answer: Renewal) {
-        let next = (timer_now() + LEASE / 3, 1);
+        let next = (timer_now() + TTL / 3, 1);
         let sent = timer_now();
         let begins = self.book.seen(|seen| {
             if seen.due.take().is_none() {
@@ -139,17 +139,17 @@ impl Request {
                 seen.renewing += 1;
             });
             self.book.seen(|seen| seen.renewing -= 1);
-            self.held.end_renewal(answer, sent + LEASE);
+            self.held.end_renewal(answer, sent + TTL);
             assert!(answer != Renewal::Lost || self.held.is_lost());
         }
     }
 
-    /// Waits until the lease is over, unless it was renewed. Two looks then agree.
+    /// Waits until the time to live is over, unless it was renewed. Two looks then agree.
     fn expire(self) {
-        NOW.set(NOW.get() + LEASE * 2 / 3);
+        NOW.set(NOW.get() + TTL * 2 / 3);
         // Now a renewal may begin.
         self.held.is_lost();
-        NOW.set(NOW.get() + LEASE / 3);
+        NOW.set(NOW.get() + TTL / 3);
         let was_lost = self.held.is_lost();
         assert!(self.held.is_lost() || !was_lost, "what was lost stays lost");
     }

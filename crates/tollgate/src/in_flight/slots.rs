@@ -19,14 +19,14 @@ use crate::policy_set::{Ask, PolicySet};
 use crate::table::digest::{Digest, Secret};
 use crate::time::timer_now;
 
-/// How often in a lease a holder looks for slots to renew. Those that are due until the next look
-/// are renewed together, so many slots take few calls.
+/// How often in a time to live a holder looks for slots to renew. Those that are due until the next
+/// look are renewed together, so many slots take few calls.
 const LOOKS: u32 = 15;
 
 /// After how many looks that are missed another task takes over.
 const LATE_LOOKS: u32 = 3;
 
-/// Which part of a lease passes before a slot is renewed.
+/// Which part of a time to live passes before a slot is renewed.
 const RENEW_AFTER: u32 = 3;
 
 /// Claims, renews and releases slots in a store.
@@ -94,8 +94,8 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
         self.secret.digest(self.policies.policy(&ask.policy).numbers().scope_hash(), ask.key.as_encoded())
     }
 
-    /// What a verdict granted of slots. `asked` is when the store was asked, since a lease begins
-    /// after that. A failure policy grants none.
+    /// What a verdict granted of slots. `asked` is when the store was asked, since a time to live
+    /// begins after that. A failure policy grants none.
     pub(crate) fn held(self: &Arc<Self>, asks: &[Ask], verdict: &Verdict, asked: Instant) -> Slot {
         let mut slot = Slot::default();
         if !verdict.is_granted() {
@@ -114,7 +114,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
                 stamp: status.stamp(),
                 share: verdict.share(),
             };
-            let until = status.ends_after().map(|lease| asked + lease);
+            let until = status.ends_after().map(|ttl| asked + ttl);
             let keeper: Arc<dyn Keeper> = self.clone();
             let held = Arc::new(HeldSlot::new(keeper, claim, until));
             if until.is_some() {
@@ -136,7 +136,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
         self.releases.listen(self.digest(ask))
     }
 
-    /// Notes that a slot is to be renewed, a part of its lease after it was `asked` for.
+    /// Notes that a slot is to be renewed, a part of its time to live after it was `asked` for.
     fn renew_later(self: &Arc<Self>, held: &Arc<HeldSlot>, asked: Instant) {
         let mut renewals = self.renewals();
         renewals.latest += 1;
@@ -196,8 +196,8 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
         Some(pause)
     }
 
-    /// Ends all slots that have a lease, and waits until the store has answered each release of
-    /// this process.
+    /// Ends all slots that have a time to live, and waits until the store has answered each release
+    /// of this process.
     pub(crate) async fn give_back(&self) {
         let all: Vec<Arc<HeldSlot>> = self.renewals().due.values().filter_map(Weak::upgrade).collect();
         all.iter().for_each(|held| held.end());
@@ -209,8 +209,8 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
 
 /// The time between two looks for slots of these policies.
 fn pause(policies: &PolicySet) -> Option<Duration> {
-    let leases = policies.policies().iter().filter_map(|policy| policy.lease());
-    Some(leases.min()? / LOOKS)
+    let ttls = policies.policies().iter().filter_map(|policy| policy.ttl());
+    Some(ttls.min()? / LOOKS)
 }
 
 /// The time after which a slot is renewed.
@@ -284,12 +284,12 @@ impl<S: Store<Error: NeverFails>> Keeper for SlotBook<S> {
     }
 
     fn release(self: Arc<Self>, claim: &Claim, announced: OnItsWay, home: &Home) {
-        let lease = claim.policy().quota().window();
+        let ttl = claim.policy().quota().window();
         home.end(|| match self.store.refund(&[claim.grant()]) {
             Reply::Now(_) => Reply::Now(()),
             Reply::Later(release) => Reply::Later(async move {
-                // A release that fails, or takes longer, is lost: the lease ends the slot.
-                let _ = timeout(lease, release).await;
+                // A release that fails, or takes longer, is lost: the time to live ends the slot.
+                let _ = timeout(ttl, release).await;
                 drop(announced);
             }),
         });

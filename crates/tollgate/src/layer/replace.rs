@@ -77,9 +77,9 @@ where
     /// - A new window or another algorithm counts from zero. The result says which rules do.
     /// - Another zone or anchor of a calendar applies when the running windows end. The result says
     ///   when that is.
-    /// - Another [time of blocks](crate::Rule::block_after), or another
-    ///   [lease](crate::Policy::with_lease), is for new blocks and slots. Those that run end when
-    ///   they would have.
+    /// - Another [time of blocks](crate::Rule::block_after), or another [time to
+    ///   live](crate::Policy::with_ttl), is for new blocks and slots. Those that run end when they
+    ///   would have.
     /// - [Leases](crate::StoreExt::leased) of an earlier quota are not spent any more.
     ///   [Denials](crate::StoreExt::deny_cache) of an earlier quota are forgotten.
     /// - Callers that wait for a slot, or in [`until_ready`], ask again at once by the new rules.

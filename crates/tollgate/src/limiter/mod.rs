@@ -404,8 +404,8 @@ where
 
     /// Releases the slots that requests of this process hold of policies of [requests in
     /// flight](Policy::in_flight), and waits until the store has answered. For a process that stops
-    /// and does not wait for its requests: other processes need not wait for the end of its leases.
-    /// The requests find their [`Slot`](crate::Slot) lost.
+    /// and does not wait for its requests: other processes need not wait for the end of their times
+    /// to live. The requests find their [`Slot`](crate::Slot) lost.
     ///
     /// It also waits for claims that were sent and not answered, whose callers have gone: what they
     /// are granted is given back.

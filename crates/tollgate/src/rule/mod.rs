@@ -190,7 +190,7 @@ impl Rule {
     ///     .tiers([("pro", Quota::per_minute(600)), ("enterprise", Quota::per_minute(6_000))], plan);
     /// ```
     ///
-    /// The tiers of a policy of [requests in flight](Policy::in_flight) have its lease: say
+    /// The tiers of a policy of [requests in flight](Policy::in_flight) have its time to live: say
     /// `Quota::in_flight(50)`.
     ///
     /// Each call replaces the tiers of the call before.

@@ -30,7 +30,7 @@ impl Rule {
     ///
     /// All quotas share the state of a key. A caller whose quota changes keeps its usage, as with
     /// [tiers](Rule::tiers): a token bucket for at most four quotas at a time. A quota for
-    /// [requests in flight](Policy::in_flight) has the lease of the policy.
+    /// [requests in flight](Policy::in_flight) has the time to live of the policy.
     ///
     /// ```
     /// use tollgate::extract::extension;
@@ -67,8 +67,8 @@ impl Rule {
     /// The policy of a request with this quota. `None` if the rule does not allow it.
     pub(super) fn with_quota(&self, quota: Quota, leaves: u64) -> Option<Policy> {
         let own = &self.policy;
-        let quota = match own.lease() {
-            Some(lease) => Quota::try_new(quota.limit(), lease).ok()?,
+        let quota = match own.ttl() {
+            Some(ttl) => Quota::try_new(quota.limit(), ttl).ok()?,
             None if quota.window() == own.quota().window() => quota,
             None => return None,
         };

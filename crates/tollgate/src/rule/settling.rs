@@ -51,7 +51,7 @@ impl Rule {
     /// ]);
     /// ```
     ///
-    /// The policy of such a rule is [reserved](Policy::reserved): no lease holds its units.
+    /// The policy of such a rule is [reserved](Policy::reserved): no time to live holds its units.
     pub fn reserve(self, estimate: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Rule {
         let mut rule = self.cost(estimate).corrected();
         rule.settling.reserves = true;
@@ -121,7 +121,7 @@ impl Rule {
         rule
     }
 
-    /// Marks its policies, so that no lease holds their units.
+    /// Marks its policies, so that no time to live holds their units.
     fn corrected(mut self) -> Rule {
         self.policy = self.policy.reserved();
         self.tiers = self.tiers.map(Tiers::reserved);

@@ -34,9 +34,9 @@ impl Tiers {
             ChoiceError::Twice(name) => SetupError::TierTwice(name),
         })?;
         let tier = |(name, quota): (Box<str>, Quota)| {
-            // The lease is that of the policy. A burst is an error.
-            let quota = match policy.lease() {
-                Some(lease) if quota.given_burst().is_none() => Quota::new(quota.limit(), lease),
+            // The time to live is that of the policy. A burst is an error.
+            let quota = match policy.ttl() {
+                Some(ttl) if quota.given_burst().is_none() => Quota::new(quota.limit(), ttl),
                 _ => quota,
             };
             let is_calendar = matches!(policy.algorithm(), Algorithm::CalendarWindow { .. });
@@ -110,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn tiers_of_requests_in_flight_have_the_lease_of_the_policy() {
-        let policy = Policy::in_flight("exports", 2).with_lease(std::time::Duration::from_secs(3));
+    fn tiers_of_requests_in_flight_have_the_time_to_live_of_the_policy() {
+        let policy = Policy::in_flight("exports", 2).with_ttl(std::time::Duration::from_secs(3));
         let rule = policy.clone().by(global());
         let rule = rule.tiers([("pro", Quota::in_flight(50))], |_: &Head<'_>, _: &Key| Some("pro"));
         let [tier] = rule.tiers_policies() else { panic!("one tier") };

@@ -117,7 +117,7 @@ pub(crate) enum SlotMistake {
     SeveralAlwaysWait,
     /// Looks under one lock and claims under another.
     LooksThenClaims,
-    LeaseIsInTheScope,
+    TtlIsInTheScope,
     LimitIsInTheScope,
     ResetKeepsSlots,
     RenewalDoesNothing,
@@ -125,15 +125,15 @@ pub(crate) enum SlotMistake {
     RenewalTakesNothingAgain,
     /// An unknown slot is reported as held and is not taken.
     RenewalOnlyReports,
-    /// Any answer holds all slots of the key for another lease.
+    /// Any answer holds all slots of the key for another time to live.
     AnswersRenew,
-    LeaseEndsEarly,
-    LeaseNeverEnds,
-    WaitIsTheLease,
-    /// A denial waits for the first lease, even if more have to end.
+    TtlEndsEarly,
+    TtlNeverEnds,
+    WaitIsTheTtl,
+    /// A denial waits for the first time to live, even if more have to end.
     WaitIsTheFirst,
-    /// A refusal under a shorter lease ends slots of a longer one.
-    CutsLongerLeases,
+    /// A refusal under a shorter time to live ends slots of a longer one.
+    CutsLongerTimes,
     /// A clock that steps back leaves slots ahead.
     KeepsTheFuture,
 }

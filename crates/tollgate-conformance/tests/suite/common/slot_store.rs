@@ -1,4 +1,4 @@
-//! A store of slots with a single lock, with leases or without, correct or with a mistake.
+//! A store of slots with a single lock, with times to live or without, correct or with a mistake.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -12,13 +12,13 @@ use tollgate_core::{
 
 use super::{Mistake, OneLock, SlotMistake};
 
-/// The slots of a policy and key: an identity, and the end of its lease in microseconds.
+/// The slots of a policy and key: an identity, and the end of its time to live in microseconds.
 type Held = BTreeMap<(u64, u32), u64>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct SlotStore {
     mistake: SlotMistake,
-    is_leased: bool,
+    has_ttl: bool,
     rates: OneLock,
     clock: Clock,
     slots: Arc<Mutex<Slots>>,
@@ -31,9 +31,9 @@ struct Slots {
 }
 
 impl SlotStore {
-    pub(crate) fn new(mistake: SlotMistake, is_leased: bool, clock: Clock) -> SlotStore {
+    pub(crate) fn new(mistake: SlotMistake, has_ttl: bool, clock: Clock) -> SlotStore {
         let rates = OneLock::new(Mistake::None, clock.clone());
-        SlotStore { mistake, is_leased, rates, clock, slots: Arc::default() }
+        SlotStore { mistake, has_ttl, rates, clock, slots: Arc::default() }
     }
 
     fn now(&self) -> u64 {
@@ -44,23 +44,23 @@ impl SlotStore {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The slots of a key whose lease has not ended.
+    /// The slots of a key whose time to live has not ended.
     fn held<'a>(&self, slots: &'a mut Slots, policy: &Policy, key: &Key) -> &'a mut Held {
         let scope = match self.mistake {
-            SlotMistake::LeaseIsInTheScope => format!("{} {:?}", policy.scope(), policy.lease()),
+            SlotMistake::TtlIsInTheScope => format!("{} {:?}", policy.scope(), policy.ttl()),
             SlotMistake::LimitIsInTheScope => format!("{} {}", policy.scope(), policy.capacity()),
             _ => policy.scope().to_owned(),
         };
         let held = slots.of.entry((scope, key.clone())).or_default();
-        let now = self.now() + u64::from(self.mistake == SlotMistake::LeaseEndsEarly);
-        if self.mistake != SlotMistake::LeaseNeverEnds {
+        let now = self.now() + u64::from(self.mistake == SlotMistake::TtlEndsEarly);
+        if self.mistake != SlotMistake::TtlNeverEnds {
             held.retain(|_, end| *end > now);
         }
         held
     }
 
     fn end(&self, policy: &Policy) -> u64 {
-        if self.is_leased { self.now() + micros(policy.quota().window()) } else { u64::MAX }
+        if self.has_ttl { self.now() + micros(policy.quota().window()) } else { u64::MAX }
     }
 
     fn claim(&self, slots: &mut Slots, check: &Check<'_>, units: u64) -> Stamp {
@@ -128,7 +128,7 @@ impl SlotStore {
 
     /// The wait of a refused request for `units`. Cuts what a clock that stepped back left ahead.
     fn refuse(&self, slots: &mut Slots, check: &Check<'_>, cost: u64, units: u64) -> Wait {
-        let (now, lease) = (self.now(), micros(check.policy.quota().window()));
+        let (now, ttl) = (self.now(), micros(check.policy.quota().window()));
         let held = self.held(slots, check.policy, check.key);
         let missing = (held.len() as u64 + units).saturating_sub(check.policy.capacity());
         let never = match self.mistake {
@@ -142,10 +142,10 @@ impl SlotStore {
         if units == 0 || missing == 0 {
             return Wait::None;
         }
-        for ((taken, _), end) in held.iter_mut().filter(|_| self.is_leased) {
-            let is_of_lease = *end == *taken + lease || self.mistake == SlotMistake::CutsLongerLeases;
-            if is_of_lease && self.mistake != SlotMistake::KeepsTheFuture {
-                *end = (now + lease).min(*end);
+        for ((taken, _), end) in held.iter_mut().filter(|_| self.has_ttl) {
+            let is_of_ttl = *end == *taken + ttl || self.mistake == SlotMistake::CutsLongerTimes;
+            if is_of_ttl && self.mistake != SlotMistake::KeepsTheFuture {
+                *end = (now + ttl).min(*end);
             }
         }
         let mut ends: Vec<u64> = held.values().copied().collect();
@@ -153,8 +153,8 @@ impl SlotStore {
         let rank = if self.mistake == SlotMistake::WaitIsTheFirst { 1 } else { missing };
         let end = usize::try_from(rank - 1).ok().and_then(|rank| ends.get(rank));
         let wait = match self.mistake {
-            SlotMistake::WaitIsTheLease => lease,
-            _ => end.map_or(lease, |end| end.saturating_sub(now).min(lease)),
+            SlotMistake::WaitIsTheTtl => ttl,
+            _ => end.map_or(ttl, |end| end.saturating_sub(now).min(ttl)),
         };
         Wait::For(Duration::from_micros(wait))
     }
@@ -229,7 +229,7 @@ impl SlotStore {
     }
 
     fn status(&self, slots: &mut Slots, check: &Check<'_>, wait: Wait, stamp: Stamp) -> Status {
-        let (lease, end) = (check.policy.quota().window(), self.end(check.policy));
+        let (ttl, end) = (check.policy.quota().window(), self.end(check.policy));
         let held = self.held(slots, check.policy, check.key);
         if self.mistake == SlotMistake::AnswersRenew {
             held.values_mut().for_each(|of| *of = end);
@@ -237,7 +237,7 @@ impl SlotStore {
         let used = held.len() as u64;
         let reset_after = match used {
             0 => Duration::ZERO,
-            _ if self.is_leased => lease,
+            _ if self.has_ttl => ttl,
             _ => Duration::from_micros(u64::MAX),
         };
         Status::new(check.policy.capacity().saturating_sub(used), wait, reset_after, stamp)
@@ -263,7 +263,7 @@ impl Store for SlotStore {
     }
 
     async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Infallible> {
-        if !self.is_leased {
+        if !self.has_ttl {
             return Ok(vec![Renewal::Held; grants.len()]);
         }
         let mut slots = self.lock();

@@ -64,7 +64,7 @@ pub(in crate::config) fn values() -> Vec<(&'static str, Vec<Value>)> {
         ("buckets", vec![json!(1), json!(60)]),
         ("max-limit", vec![json!(100), json!(4_294_967_295_u32)]),
         ("max-wait", vec![json!("5s"), json!("0s")]),
-        ("lease", vec![json!("3s")]),
+        ("ttl", vec![json!("3s")]),
         ("held-at-most", vec![json!("10min")]),
         (
             "when",

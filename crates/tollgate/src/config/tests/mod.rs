@@ -14,7 +14,7 @@ mod secrets;
 use super::{ConfigError, Registry, RuleFile};
 
 /// What `FIELDS` stands for in the messages below.
-const FIELDS: &str = "`name`, `quota`, `zone`, `anchor`, `in-flight`, `by`, `algorithm`, `buckets`, `max-limit`, `max-wait`, `lease`, `held-at-most`, `when`, `exempt`, \
+const FIELDS: &str = "`name`, `quota`, `zone`, `anchor`, `in-flight`, `by`, `algorithm`, `buckets`, `max-limit`, `max-wait`, `ttl`, `held-at-most`, `when`, `exempt`, \
                       `missing-key`, `cost`, `reserve`, `reserve-at-most`, `count-if`, `cost-by`, `quota-by`, `tiers`, `leaving`, `block`, `unit`, `track-usage`, `without-fields`, `mode`";
 
 /// The error of a text with one mistake.

@@ -1,4 +1,4 @@
-//! Slots with a lease: how they are renewed, and when their holders hear that they are lost.
+//! Slots with a time to live: how they are renewed, and when their holders hear that they are lost.
 
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
@@ -11,11 +11,11 @@ use tollgate::store::Renewal;
 use tollgate::{Key, Limiter, MemoryStore, Outcome, Permit, Policy};
 use tollgate_tests::{Later, Leasing};
 
-const LEASE: Duration = Duration::from_secs(15);
+const TTL: Duration = Duration::from_secs(15);
 
 fn jobs(limit: u64) -> (Limiter<Leasing>, Leasing) {
     let store = Leasing::new(MemoryStore::new());
-    (Limiter::new([Policy::in_flight("jobs", limit).with_lease(LEASE)]).store(store.clone()), store)
+    (Limiter::new([Policy::in_flight("jobs", limit).with_ttl(TTL)]).store(store.clone()), store)
 }
 
 async fn started(jobs: &Limiter<Leasing>) -> Permit {
@@ -26,31 +26,31 @@ async fn started(jobs: &Limiter<Leasing>) -> Permit {
 async fn a_slot_is_renewed_as_long_as_it_is_held() {
     let (jobs, store) = jobs(1);
     let permit = started(&jobs).await;
-    sleep(20 * LEASE).await;
+    sleep(20 * TTL).await;
     assert!(!permit.slot().is_lost());
     let calls = store.renewals(|renewals| renewals.calls.len());
-    // After a third of a lease, or up to a fifteenth earlier.
+    // After a third of a time to live, or up to a fifteenth earlier.
     assert!((57..=76).contains(&calls), "{calls}");
     drop(permit);
-    sleep(LEASE).await;
+    sleep(TTL).await;
     let known = store.renewals(|renewals| (renewals.calls.len() - calls, renewals.released));
     assert_eq!(known, (0, 1), "renewals of a slot that was released, and releases");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_hears_within_a_lease_that_no_renewal_succeeds() {
+async fn a_holder_hears_within_a_time_to_live_that_no_renewal_succeeds() {
     let (jobs, store) = jobs(1);
     let begin = Instant::now();
     let permit = started(&jobs).await;
-    sleep(2 * LEASE).await;
+    sleep(2 * TTL).await;
     store.renewals(|renewals| renewals.answer = Renewal::Unanswered);
     let last = Instant::now();
     permit.slot().lost().await;
-    assert!(last.elapsed() <= LEASE && begin.elapsed() >= 2 * LEASE + LEASE / 2, "{:?}", begin.elapsed());
+    assert!(last.elapsed() <= TTL && begin.elapsed() >= 2 * TTL + TTL / 2, "{:?}", begin.elapsed());
     assert!(permit.slot().is_lost());
     // A holder may know it.
     store.renewals(|renewals| renewals.answer = Renewal::Held);
-    sleep(2 * LEASE).await;
+    sleep(2 * TTL).await;
     assert!(permit.slot().is_lost(), "what is lost stays lost");
 }
 
@@ -61,7 +61,7 @@ async fn a_holder_hears_at_once_that_others_have_its_slot() {
     let permit = started(&jobs).await;
     store.renewals(|renewals| renewals.answer = Renewal::Lost);
     permit.slot().lost().await;
-    assert!(begin.elapsed() <= LEASE / 3, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() <= TTL / 3, "{:?}", begin.elapsed());
     assert_eq!(store.renewals(|renewals| renewals.calls.len()), 1);
 }
 
@@ -70,13 +70,13 @@ async fn a_slot_that_ends_during_its_renewal_is_released_after_it() {
     let (jobs, store) = jobs(1);
     let permit = started(&jobs).await;
     store.renewals(|renewals| renewals.wait = true);
-    sleep(LEASE / 2).await;
+    sleep(TTL / 2).await;
     assert_eq!(store.renewals(|renewals| renewals.calls.len()), 1);
     let slot = permit.slot().clone();
     drop(permit);
     slot.release();
     assert!(slot.is_lost());
-    sleep(LEASE / 5).await;
+    sleep(TTL / 5).await;
     assert_eq!(store.renewals(|renewals| renewals.released), 0, "the renewal might take it again");
     store.let_pass();
     sleep(Duration::from_millis(1)).await;
@@ -88,10 +88,10 @@ async fn a_renewal_without_an_answer_holds_up_no_other() {
     let (jobs, store) = jobs(2);
     let first = started(&jobs).await;
     store.renewals(|renewals| renewals.wait = true);
-    sleep(LEASE / 2).await;
+    sleep(TTL / 2).await;
     store.renewals(|renewals| renewals.wait = false);
     let second = started(&jobs).await;
-    sleep(2 * LEASE).await;
+    sleep(2 * TTL).await;
     assert!(first.slot().is_lost());
     assert!(!second.slot().is_lost());
 }
@@ -107,7 +107,7 @@ async fn many_slots_are_renewed_in_few_calls() {
         }
     }
     store.renewals(|renewals| renewals.calls.clear());
-    sleep(LEASE).await;
+    sleep(TTL).await;
     let calls = store.renewals(|renewals| renewals.calls.clone());
     // Three renewals of each, and 15 looks.
     assert!(calls.len() <= 16, "{}", calls.len());
@@ -124,7 +124,7 @@ async fn a_process_that_stops_gives_its_slots_back() {
     }
     // Some are being renewed.
     store.renewals(|renewals| renewals.wait = true);
-    sleep(LEASE / 2).await;
+    sleep(TTL / 2).await;
     held.truncate(90);
     let giving = tokio::spawn({
         let jobs = jobs.clone();
@@ -150,7 +150,7 @@ fn a_runtime_that_stops_leaves_renewals_to_the_next() {
     drop(first);
     runtime().block_on(async {
         let other = started(&jobs).await;
-        sleep(2 * LEASE).await;
+        sleep(2 * TTL).await;
         assert!(!other.slot().is_lost());
         assert!(store.renewals(|renewals| renewals.calls.len()) >= 5);
     });
@@ -170,9 +170,9 @@ async fn each_release_that_observers_see_was_allowed_before() {
     let mut leaves = Box::pin(jobs.check(&key, 1));
     assert!(leaves.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     drop(leaves);
-    sleep(LEASE).await;
+    sleep(TTL).await;
     drop(jobs.check(&key, 1).await.unwrap());
-    sleep(LEASE).await;
+    sleep(TTL).await;
     assert_eq!(*seen.lock().unwrap(), [Outcome::Allowed, Outcome::Released]);
 }
 
@@ -185,9 +185,9 @@ fn a_runtime_that_nothing_drives_holds_up_no_renewal_of_another() {
     let first = idle.block_on(started(&jobs));
     runtime().block_on(async {
         // A paused clock of another runtime begins at the same time.
-        sleep(LEASE).await;
+        sleep(TTL).await;
         let second = started(&jobs).await;
-        sleep(2 * LEASE).await;
+        sleep(2 * TTL).await;
         assert!(!second.slot().is_lost());
     });
     drop((first, idle));
