@@ -22,7 +22,7 @@ use http::{HeaderName, HeaderValue, Request, Response};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tollgate::extract::header;
-use tollgate::store::{Check, Grant, NeverFails, Reply, Store, Times, Verdict};
+use tollgate::store::{Check, End, Grant, NeverFails, Reply, Store, Times, Verdict};
 use tollgate::{
     CircuitBreaker, Fields, Key, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share, StoreExt,
 };
@@ -208,18 +208,17 @@ struct Later(MemoryStore);
 impl Store for Later {
     type Error = Infallible;
     type Acquire = Second<Result<Verdict, Infallible>>;
-    type Done = Second<Result<(), Infallible>>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         second(self.0.acquire(set, times))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
-        second(self.0.refund(grants))
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
+        self.0.refund(grants)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
-        second(self.0.reset(key, policies))
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
+        self.0.reset(key, policies)
     }
 }
 

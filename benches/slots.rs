@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate::store::{Check, Grant, Renewal, Store, Times};
+use tollgate::store::{Check, Grant, Renewal, Store, Times, renewals};
 use tollgate::{Key, Policy, Quota};
 use tollgate_benches::ServerCost;
 use tollgate_redis::RedisStore;
@@ -44,10 +44,10 @@ async fn ask(store: &RedisStore, policies: &[Policy; 2], keys: u64, at_once: u64
                     let stamp = verdict.each()[0].stamp();
                     let grant = [Grant { policy: &policy, key: &key, units: 1, stamp, share: None }];
                     if matches!(work, Work::Renewed) {
-                        assert_eq!(store.renew(&grant).await.expect("an answer"), [Renewal::Held]);
+                        assert_eq!(renewals(&store, &grant).await.expect("an answer"), [Renewal::Held]);
                     }
                     if !matches!(work, Work::Check) {
-                        store.refund(&grant).wait().await.expect("an answer");
+                        store.refund(&grant).await.expect("an answer");
                     }
                 }
             })

@@ -239,7 +239,7 @@ async fn refunded_log_ins_do_not_lift_the_limit_on_guesses() {
                     stamp: status.stamp(),
                     share: verdict.share(),
                 };
-                let Ok(()) = store.refund(&[grant]).wait().await;
+                let Ok(()) = store.refund(&[grant]).await;
             }
         }
     };

@@ -25,11 +25,12 @@ use sha2::{Digest, Sha256};
 use tokio::task_local;
 use tollgate::extract::{AddressExtractor, ClientIp, PeerIp};
 use tollgate::store::{
-    After, Check, Grant, Renewal, Reply, SentClaims, Settled, Store, Then, Times, Verdict,
+    After, BlockStart, Check, End, Grant, RenewalReport, Reply, SentClaims, Settled, Store, Then, Times,
+    Verdict,
 };
 use tollgate::time::Clock;
 use tollgate::watch::Watcher;
-use tollgate::{Head, Key, Policy, PolicyError, StoreExt, Wait};
+use tollgate::{Head, Key, Policy, PolicyError, Share, StoreExt, Wait};
 
 use crate::config::Config;
 use crate::live_rules::LiveRules;
@@ -222,31 +223,35 @@ impl After<Result<Verdict, Infallible>> for LogDecision {
 impl Store for LoggedStore {
     type Error = Infallible;
     type Acquire = Then<<AnyStore as Store>::Acquire, LogDecision>;
-    type Done = <AnyStore as Store>::Done;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         let line = LogDecision::new(&self.log.0, set, times);
         self.store.acquire(set, times).then(&self.log, line)
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
         self.store.refund(grants)
     }
 
-    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Infallible> {
-        self.store.settle(grants, total).await
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl End<Settled, Infallible> + use<> {
+        self.store.settle(grants, total)
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Infallible> {
-        self.store.renew(grants).await
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), Infallible> + use<> {
+        self.store.renew(grants, report)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn block(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        share: Option<Share>,
+    ) -> impl End<BlockStart, Infallible> + use<> {
+        self.store.block(policy, key, share)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
         self.store.reset(key, policies)
-    }
-
-    fn end_waits_after(&mut self, limit: Duration) -> bool {
-        self.store.end_waits_after(limit)
     }
 
     fn wait_limit(&self) -> Option<Duration> {
@@ -257,8 +262,8 @@ impl Store for LoggedStore {
         self.store.sent_claims()
     }
 
-    fn patient(&self) -> LoggedStore {
-        LoggedStore { store: self.store.patient(), ..self.clone() }
+    fn with_deadline(&self, deadline: Option<Duration>) -> LoggedStore {
+        LoggedStore { store: self.store.with_deadline(deadline), ..self.clone() }
     }
 
     fn in_shadow(&self) -> LoggedStore {

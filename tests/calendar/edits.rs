@@ -128,7 +128,7 @@ async fn an_edit_takes_effect_when_the_running_window_ends() {
 
 async fn refund(store: &impl Store<Error: std::fmt::Debug>, policy: &Policy, units: u64, stamp: Stamp) {
     let grant = Grant { policy, key: &Key::from("ada"), units, stamp, share: None };
-    store.refund(&[grant]).wait().await.unwrap();
+    store.refund(&[grant]).await.unwrap();
 }
 
 /// What a store answers at each step of a history with edits and refunds.
@@ -205,7 +205,7 @@ async fn a_window_of_an_earlier_version_counts_until_its_end() {
     assert!(matches!(acquire(&store, &policy, "bob", 1).await.wait(), Wait::For(_)));
     assert_eq!(server.command(&["EXISTS", &name("bob", "~ends")]).unwrap(), "0");
     for key in ["ada", "bob"] {
-        store.reset(&Key::from(key), &[&policy]).wait().await.unwrap();
+        store.reset(&Key::from(key), &[&policy]).await.unwrap();
         assert!(acquire(&store, &policy, key, LIMIT).await.is_granted(), "{key} after a reset");
     }
 }

@@ -1,13 +1,15 @@
 //! The circuit breaker around a store that fails, with a manual clock.
 
 use std::fmt;
-use std::future::Ready;
+use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::failure::CircuitState;
 use tollgate::failure::{CircuitView, GuardError, Guarded};
-use tollgate::store::{Check, ErrorKind, Grant, Reply, Stamp, Store, StoreError, Times, Verdict};
+use tollgate::store::{
+    Check, End, ErrorKind, Grant, Reply, Stamp, Store, StoreError, Times, Verdict, renewals,
+};
 use tollgate::{CircuitBreaker, Key, ManualClock, Policy, Quota, RateLimitLayer, StoreExt};
 use tollgate_tests::{
     Connection, Failing, Fault, Strict, call, clock, field, per_user, poll_once, request, timed,
@@ -237,15 +239,15 @@ async fn failed_refunds_and_resets_never_open_the_circuit() {
     let grant = [Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::default(), share: None }];
     let bench = bench(FAULTS[1]);
     for _ in 0..200 {
-        assert!(bench.store.refund(&grant).wait().await.is_err());
-        assert!(bench.store.reset(&key, &[&policy]).wait().await.is_err());
+        assert!(bench.store.refund(&grant).await.is_err());
+        assert!(bench.store.reset(&key, &[&policy]).await.is_err());
     }
     assert_eq!(bench.circuit.state(), CircuitState::Closed);
     // Refunds that succeed do not hide that checks fail.
     for _ in 0..2 {
         assert!(bench.ask().await.is_err());
         bench.inner.set(Connection::Works);
-        assert!(bench.store.refund(&grant).wait().await.is_ok());
+        assert!(bench.store.refund(&grant).await.is_ok());
         bench.inner.set(FAULTS[1]);
     }
     assert!(bench.ask().await.is_err());
@@ -261,20 +263,20 @@ async fn an_open_circuit_refuses_refunds_and_resets_until_a_probe_is_due() {
     bench.inner.set(Connection::Works);
     let asked = bench.inner.asked();
     for _ in 0..2 {
-        assert!(matches!(bench.store.refund(&grant), Reply::Now(Err(GuardError::Open { .. }))));
-        assert!(matches!(bench.store.reset(&key, &[&policy]), Reply::Now(Err(GuardError::Open { .. }))));
+        assert!(matches!(bench.store.refund(&grant).await, Err(GuardError::Open { .. })));
+        assert!(matches!(bench.store.reset(&key, &[&policy]).await, Err(GuardError::Open { .. })));
         assert!(bench.store.settle(&grant, 5).await.is_err_and(|error| error.executed_nothing()));
-        assert!(bench.store.renew(&grant).await.is_err());
+        assert!(renewals(&bench.store, &grant).await.is_err());
         bench.time.advance(FIRST_WAIT / 2);
     }
     assert_eq!((bench.inner.asked(), bench.circuit.state()), (asked, CircuitState::Open));
     // They are no probes, and on a quiet node there is none.
     bench.time.advance(FIRST_WAIT);
     for _ in 0..2 {
-        assert!(bench.store.refund(&grant).wait().await.is_ok());
-        assert!(bench.store.reset(&key, &[&policy]).wait().await.is_ok());
+        assert!(bench.store.refund(&grant).await.is_ok());
+        assert!(bench.store.reset(&key, &[&policy]).await.is_ok());
         assert!(bench.store.settle(&grant, 5).await.is_ok());
-        assert!(bench.store.renew(&grant).await.is_ok());
+        assert!(renewals(&bench.store, &grant).await.is_ok());
         assert_eq!(bench.circuit.state(), CircuitState::Open);
     }
     assert!(bench.ask().await.is_ok());
@@ -309,18 +311,17 @@ impl StoreError for CallFailed {
 impl Store for Sharing {
     type Error = CallFailed;
     type Acquire = Ready<Result<Verdict, CallFailed>>;
-    type Done = Ready<Result<(), CallFailed>>;
 
     fn acquire(&self, _: &[Check<'_>], _: Times) -> Reply<Result<Verdict, CallFailed>, Self::Acquire> {
         Reply::Now(Err(*self.0.lock().expect("no panic while it is held")))
     }
 
-    fn refund(&self, _: &[Grant<'_>]) -> Reply<Result<(), CallFailed>, Self::Done> {
-        Reply::Now(Ok(()))
+    fn refund(&self, _: &[Grant<'_>]) -> impl End<(), CallFailed> + use<> {
+        ready(Ok(()))
     }
 
-    fn reset(&self, _: &Key, _: &[&Policy]) -> Reply<Result<(), CallFailed>, Self::Done> {
-        Reply::Now(Ok(()))
+    fn reset(&self, _: &Key, _: &[&Policy]) -> impl End<(), CallFailed> + use<> {
+        ready(Ok(()))
     }
 }
 
@@ -487,8 +488,8 @@ async fn empty_checks_do_not_change_the_circuit() {
     let ask_for_nothing = async || {
         bench.inner.set(Connection::Works);
         assert!(bench.store.acquire(&[], Times::ONCE).wait().await.is_ok());
-        assert!(bench.store.refund(&nothing).wait().await.is_ok());
-        assert!(bench.store.reset(&key, &[]).wait().await.is_ok());
+        assert!(bench.store.refund(&nothing).await.is_ok());
+        assert!(bench.store.reset(&key, &[]).await.is_ok());
     };
     for _ in 0..3 {
         bench.inner.set(FAULTS[0]);

@@ -1,13 +1,16 @@
 //! Slots while the store fails.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::{Arc, Mutex};
 
 use tollgate::failure::CircuitState;
-use tollgate::store::{Check, Grant, Renewal, Reply, Source, Store, Times, Verdict};
+use tollgate::store::{
+    Check, End, Grant, Renewal, RenewalReport, Reply, Source, Stamp, Store, Times, Verdict, renewals,
+};
 use tollgate::usage::top_keys::{MemoryLog, Recording, TopKeys};
 use tollgate::{CircuitBreaker, Key, Lease, Limiter, MemoryStore, Policy, Quota, Reason, Share, StoreExt};
-use tollgate_tests::{Connection, clock, store, timed};
+use tollgate_tests::{Connection, clock, poll_once, store, timed};
 
 use crate::failure::{FAILURES, TIMEOUT, closed, failing, open};
 
@@ -56,9 +59,13 @@ async fn a_renewal_that_fails_says_so() {
             let inner = failing(Connection::Works);
             let (store, policy, key) = (on_failure(&inner), exports(), Key::from("ada"));
             let slot = claim(&store, &policy, &key).await.unwrap();
-            assert_eq!(store.renew(&[slot, slot]).await, Ok(vec![Renewal::Held; 2]));
+            assert_eq!(renewals(&store, &[slot, slot]).await, Ok(vec![Renewal::Held; 2]));
             inner.set(failure);
-            assert_eq!(store.renew(&[slot, slot]).await, Ok(vec![Renewal::Unanswered; 2]), "{failure:?}");
+            assert_eq!(
+                renewals(&store, &[slot, slot]).await,
+                Ok(vec![Renewal::Unanswered; 2]),
+                "{failure:?}"
+            );
         }
     }
 }
@@ -73,15 +80,15 @@ async fn renewals_do_not_open_a_circuit_and_are_not_asked_of_an_open_one() {
     let slot = claim(&breaker, &policy, &key).await.unwrap();
     inner.set(FAILURES[0]);
     for _ in 0..100 {
-        assert!(breaker.renew(&[slot]).await.is_err());
-        assert!(breaker.refund(&[slot]).wait().await.is_err());
+        assert!(renewals(&breaker, &[slot]).await.is_err());
+        assert!(breaker.refund(&[slot]).await.is_err());
     }
     assert_eq!(circuit.state(), CircuitState::Closed);
     while circuit.state() == CircuitState::Closed {
         assert!(claim(&breaker, &policy, &key).await.is_none());
     }
     let asked = inner.asked();
-    assert!(breaker.renew(&[slot]).await.is_err());
+    assert!(renewals(&breaker, &[slot]).await.is_err());
     assert_eq!(inner.asked(), asked);
 }
 
@@ -94,15 +101,15 @@ async fn each_slot_is_renewed_and_released_in_the_store_that_granted_it() {
     inner.set(FAILURES[0]);
     let of_share = [claim(&both, &policy, &key).await.unwrap(), claim(&both, &policy, &key).await.unwrap()];
     assert!(claim(&both, &policy, &key).await.is_none(), "half of four");
-    let renewed = both.renew(&[of_share[0], of_store, of_share[1]]).await.unwrap();
+    let renewed = renewals(&both, &[of_share[0], of_store, of_share[1]]).await.unwrap();
     assert_eq!(renewed, [Renewal::Held, Renewal::Unanswered, Renewal::Held]);
-    both.refund(&[of_share[0]]).wait().await.unwrap();
-    both.refund(&[of_share[0]]).wait().await.unwrap();
+    both.refund(&[of_share[0]]).await.unwrap();
+    both.refund(&[of_share[0]]).await.unwrap();
     assert!(claim(&both, &policy, &key).await.is_some());
     assert!(claim(&both, &policy, &key).await.is_none(), "a second release frees nothing");
     inner.set(Connection::Works);
-    assert_eq!(both.renew(&[of_store]).await, Ok(vec![Renewal::Held]));
-    both.refund(&[of_store]).wait().await.unwrap();
+    assert_eq!(renewals(&both, &[of_store]).await, Ok(vec![Renewal::Held]));
+    both.refund(&[of_store]).await.unwrap();
     for _ in 0..4 {
         assert!(claim(&both, &policy, &key).await.is_some());
     }
@@ -147,53 +154,68 @@ async fn a_refused_request_waits_for_a_release_no_longer_than_the_timeout() {
     assert_eq!((refused.unwrap_err().reason(), waited), (Reason::QuotaExceeded, TIMEOUT));
 }
 
-/// A store in memory that says it has nodes.
+/// A store with two nodes, of which only that of Ada answers.
 #[derive(Clone)]
 struct Nodes(MemoryStore);
 
 impl Store for Nodes {
     type Error = Infallible;
     type Acquire = <MemoryStore as Store>::Acquire;
-    type Done = <MemoryStore as Store>::Done;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         self.0.acquire(set, times)
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
         self.0.refund(grants)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
-        self.0.reset(key, policies)
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), Infallible> + use<> {
+        let of_ada = grants.iter().position(|grant| *grant.key == Key::from("ada"));
+        async move {
+            of_ada.into_iter().for_each(|at| report(at, Renewal::Held));
+            pending().await
+        }
     }
 
-    fn node_of(&self, key: &Key) -> u64 {
-        u64::from(*key == Key::from("ada"))
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
+        self.0.reset(key, policies)
     }
 }
 
 /// Otherwise the slots of one node are lost with those of another.
 #[tokio::test]
-async fn each_wrapper_passes_on_the_node_of_a_key() {
-    fn nodes(store: &impl Store) -> [u64; 2] {
-        ["ada", "bob"].map(|key| store.node_of(&Key::from(key)))
+async fn each_wrapper_reports_renewals_as_they_come() {
+    async fn reported(store: &impl Store) -> Vec<(usize, Renewal)> {
+        let (slots, keys) = (Policy::in_flight("slots", 5), ["bob", "ada"].map(Key::from));
+        let grants = keys.each_ref().map(|key| {
+            let stamp = Stamp::new(1, 1);
+            Grant { policy: &slots, key, units: 1, stamp, share: None }
+        });
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let report = Arc::clone(&seen);
+        let renewal =
+            store.renew(&grants, Arc::new(move |at, renewal| report.lock().unwrap().push((at, renewal))));
+        let mut renewal = Box::pin(renewal);
+        poll_once(&mut renewal).await;
+        let seen = seen.lock().unwrap();
+        seen.clone()
     }
     let store = Nodes(MemoryStore::new());
     let timeout = store.clone().timeout(TIMEOUT);
     let fallback = timeout.clone().fall_back_to(MemoryStore::new(), Share::WHOLE);
     let recorder = TopKeys::new(MemoryLog::new()).record(Recording::default());
     for (wrapper, of) in [
-        ("timeout", nodes(&timeout)),
-        ("timeout without limits", nodes(&timeout.patient())),
-        ("circuit breaker", nodes(&timeout.clone().circuit_breaker(CircuitBreaker::default()))),
-        ("failure policy", nodes(&timeout.clone().fail_open())),
-        ("fallback", nodes(&fallback)),
-        ("leases", nodes(&store.clone().leased(Lease::at_most(10)))),
-        ("deny cache", nodes(&store.clone().deny_cache(10))),
-        ("usage counter", nodes(&store.clone().count_usage(&recorder))),
-        ("box", nodes(&store.boxed())),
+        ("timeout", reported(&timeout).await),
+        ("without a deadline", reported(&timeout.with_deadline(None)).await),
+        ("circuit breaker", reported(&timeout.clone().circuit_breaker(CircuitBreaker::default())).await),
+        ("failure policy", reported(&timeout.clone().fail_open()).await),
+        ("fallback", reported(&fallback).await),
+        ("leases", reported(&store.clone().leased(Lease::at_most(10))).await),
+        ("deny cache", reported(&store.clone().deny_cache(10)).await),
+        ("usage counter", reported(&store.clone().count_usage(&recorder)).await),
+        ("box", reported(&store.boxed()).await),
     ] {
-        assert_eq!(of, [1, 0], "{wrapper}");
+        assert_eq!(of, [(1, Renewal::Held)], "{wrapper}");
     }
 }

@@ -39,9 +39,9 @@ async fn a_silent_store_is_awaited_for_the_timeout() {
     let (answer, elapsed) = timed(take(&store).wait()).await;
     assert_eq!((answer, elapsed), (Err(ELAPSED), TIMEOUT));
     let grant = Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::default(), share: None };
-    let (answer, elapsed) = timed(store.refund(&[grant]).wait()).await;
+    let (answer, elapsed) = timed(store.refund(&[grant])).await;
     assert_eq!((answer, elapsed), (Err(ELAPSED), TIMEOUT));
-    let (answer, elapsed) = timed(store.reset(&key, &[&policy]).wait()).await;
+    let (answer, elapsed) = timed(store.reset(&key, &[&policy])).await;
     assert_eq!((answer, elapsed), (Err(ELAPSED), TIMEOUT));
 }
 

@@ -13,7 +13,7 @@ use axum::routing::get;
 use http::{Request, Response};
 use tokio::time::timeout;
 use tollgate::extract::{PeerAddr, PeerIp, global};
-use tollgate::store::{Check, ErrorKind, Grant, NeverFails, Reply, Store, StoreError, Times, Verdict};
+use tollgate::store::{Check, End, ErrorKind, Grant, NeverFails, Reply, Store, StoreError, Times, Verdict};
 use tollgate::{
     Algorithm, Key, Limiter, ManualClock, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Reason,
     Share, StoreExt, Timestamp,
@@ -110,18 +110,17 @@ struct Broken;
 impl Store for Broken {
     type Error = Away;
     type Acquire = Ready<Result<Verdict, Away>>;
-    type Done = Ready<Result<(), Away>>;
 
     fn acquire(&self, _: &[Check<'_>], _: Times) -> Reply<Result<Verdict, Away>, Self::Acquire> {
         Reply::Later(ready(Err(Away)))
     }
 
-    fn refund(&self, _: &[Grant<'_>]) -> Reply<Result<(), Away>, Self::Done> {
-        Reply::Later(ready(Err(Away)))
+    fn refund(&self, _: &[Grant<'_>]) -> impl End<(), Away> + use<> {
+        ready(Err(Away))
     }
 
-    fn reset(&self, _: &Key, _: &[&Policy]) -> Reply<Result<(), Away>, Self::Done> {
-        Reply::Later(ready(Err(Away)))
+    fn reset(&self, _: &Key, _: &[&Policy]) -> impl End<(), Away> + use<> {
+        ready(Err(Away))
     }
 }
 

@@ -7,15 +7,14 @@ use std::time::Duration;
 use std::{error, fmt};
 
 use tollgate::extract::global;
-use tollgate::store::Settled;
 use tollgate::store::{
-    After, Check, ErrorKind, Grant, OwnedCheck, Renewal, Reply, SentClaims, Store, StoreError, Then, Times,
-    Verdict,
+    After, BlockStart, Check, End, ErrorKind, Grant, OwnedCheck, RenewalReport, Reply, SentClaims, Settled,
+    Store, StoreError, Then, Times, Verdict,
 };
 use tollgate::time::Clock;
 use tollgate::{
     Algorithm, Key, Limiter, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer, Reason,
-    StoreExt, Timestamp,
+    Share, StoreExt, Timestamp,
 };
 use tollgate_conformance::Suite;
 
@@ -59,7 +58,6 @@ type Later<T> = Pin<Box<dyn Future<Output = Result<T, Unreachable>> + Send>>;
 impl Store for Remote {
     type Error = Unreachable;
     type Acquire = Later<Verdict>;
-    type Done = Later<()>;
 
     fn acquire(
         &self,
@@ -79,31 +77,31 @@ impl Store for Remote {
         }))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Unreachable>, Later<()>> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Unreachable> + use<> {
         let remote = self.clone();
         let grants: Vec<_> = grants
             .iter()
             .map(|grant| (grant.policy.clone(), grant.key.clone(), grant.units, grant.stamp))
             .collect();
-        Reply::Later(Box::pin(async move {
+        async move {
             remote.trip().await?;
             for (policy, key, units, stamp) in &grants {
                 let grant = Grant { policy, key, units: *units, stamp: *stamp, share: None };
-                let Ok(()) = remote.inner.refund(&[grant]).wait().await;
+                let Ok(()) = remote.inner.refund(&[grant]).await;
             }
             Ok(())
-        }))
+        }
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Unreachable>, Later<()>> {
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Unreachable> + use<> {
         let remote = self.clone();
         let (key, policies) =
             (key.clone(), policies.iter().map(|policy| (*policy).clone()).collect::<Vec<_>>());
-        Reply::Later(Box::pin(async move {
+        async move {
             remote.trip().await?;
-            let Ok(()) = remote.inner.reset(&key, &policies.iter().collect::<Vec<_>>()).wait().await;
+            let Ok(()) = remote.inner.reset(&key, &policies.iter().collect::<Vec<_>>()).await;
             Ok(())
-        }))
+        }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
@@ -167,36 +165,36 @@ impl<E> After<Result<Verdict, E>> for LogSlow {
 impl<S: Store> Store for Slow<S> {
     type Error = S::Error;
     type Acquire = Then<S::Acquire, LogSlow>;
-    type Done = S::Done;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
         let asked = self.clock.now();
         self.store.acquire(set, times).then(&self.clock, LogSlow { asked })
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, S::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), S::Error> + use<S> {
         self.store.refund(grants)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, S::Done> {
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), S::Error> + use<S> {
         self.store.reset(key, policies)
     }
 
     // The default of these knows nothing of the store inside.
-    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
-        self.store.settle(grants, total).await
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl End<Settled, S::Error> + use<S> {
+        self.store.settle(grants, total)
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, S::Error> {
-        self.store.renew(grants).await
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), S::Error> + use<S> {
+        self.store.renew(grants, report)
     }
 
-    fn node_of(&self, key: &Key) -> u64 {
-        self.store.node_of(key)
-    }
-
-    fn end_waits_after(&mut self, limit: Duration) -> bool {
-        self.store.end_waits_after(limit)
+    fn block(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        share: Option<Share>,
+    ) -> impl End<BlockStart, S::Error> + use<S> {
+        self.store.block(policy, key, share)
     }
 
     fn wait_limit(&self) -> Option<Duration> {
@@ -207,8 +205,8 @@ impl<S: Store> Store for Slow<S> {
         self.store.sent_claims()
     }
 
-    fn patient(&self) -> Slow<S> {
-        Slow { store: self.store.patient(), clock: self.clock.clone() }
+    fn with_deadline(&self, deadline: Option<Duration>) -> Slow<S> {
+        Slow { store: self.store.with_deadline(deadline), clock: self.clock.clone() }
     }
 
     fn in_shadow(&self) -> Slow<S> {

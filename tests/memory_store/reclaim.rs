@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{Key, MemoryStore, Policy, Quota, Wait};
-use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock, store};
+use tollgate_tests::{EVERY_ALGORITHM, a_minute, at_once, clock, store};
 
 use crate::memory_store::{acquire, passes};
 
@@ -105,16 +105,13 @@ fn a_reset_and_a_refund_leave_no_permanent_key() {
     let key = Key::from("k");
     let stamp = acquire(&store, &policy, &key, 5).each()[0].stamp();
     let grant = tollgate::store::Grant { policy: &policy, key: &key, units: 5, stamp, share: None };
-    assert!(matches!(tollgate::store::Store::refund(&store, &[grant]), tollgate::store::Reply::Now(Ok(()))));
+    at_once(tollgate::store::Store::refund(&store, &[grant])).unwrap();
     time.advance(GRACE);
     for _ in 0..100 {
         acquire(&store, &other, &Key::global(), 1);
     }
     assert_eq!(store.keys(), 1, "its quota is full again, it means nothing more");
     assert!(passes(&store, &policy, &key));
-    assert!(matches!(
-        tollgate::store::Store::reset(&store, &key, &[&policy]),
-        tollgate::store::Reply::Now(Ok(()))
-    ));
+    at_once(tollgate::store::Store::reset(&store, &key, &[&policy])).unwrap();
     assert_eq!(store.keys(), 1, "a reset forgets at once");
 }

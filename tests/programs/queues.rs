@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::{JoinSet, block_in_place, yield_now};
 use tokio::time::{Instant, sleep};
 use tollgate::calls::CallLimitLayer;
-use tollgate::store::{Check, Grant, NeverFails, Reply, Store, Times, Verdict};
+use tollgate::store::{Check, End, Grant, NeverFails, Reply, Store, Times, Verdict};
 use tollgate::{
     Algorithm, CircuitBreaker, Denial, Key, Limiter, ManualClock, MemoryStore, Policy, Quota, Reason,
     StoreExt, Timestamp,
@@ -305,7 +305,6 @@ impl InTokioTime {
 impl Store for InTokioTime {
     type Error = Infallible;
     type Acquire = <MemoryStore as Store>::Acquire;
-    type Done = <MemoryStore as Store>::Done;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         let (start, since) = self.start;
@@ -313,11 +312,11 @@ impl Store for InTokioTime {
         self.store.acquire(set, times)
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
         self.store.refund(grants)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
         self.store.reset(key, policies)
     }
 }

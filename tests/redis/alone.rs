@@ -79,7 +79,7 @@ async fn holds_up_nobody(store: &RedisStore, servers: &[&Server]) {
             }
             // An old refund, which returns nothing.
             let grant = Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::new(1, 0), share: None };
-            timeout(Duration::from_secs(20), store.refund(&[grant]).wait()).await.expect("an end").unwrap();
+            timeout(Duration::from_secs(20), store.refund(&[grant])).await.expect("an end").unwrap();
             let all = timeout(Duration::from_secs(20), others.join_all()).await.expect("an end");
             assert!(all.into_iter().all(|granted| granted), "{name}");
         }
@@ -121,7 +121,7 @@ async fn a_caller_that_does_not_poll_does_not_delay_earlier_callers() {
             sleep(Duration::from_millis(50)).await;
             let before = store.reset(&key, &[&policy]);
             let unheard = store.acquire(&set, Times::ONCE);
-            timeout(Duration::from_secs(20), before.wait()).await.expect("an end").unwrap();
+            timeout(Duration::from_secs(20), before).await.expect("an end").unwrap();
             assert!(unheard.wait().await.unwrap().is_granted());
         }
     }
@@ -161,7 +161,7 @@ async fn a_caller_that_does_not_poll_does_not_hide_an_outage() {
     for _ in 0..5 {
         let asked = timeout(Duration::from_secs(20), try_acquire(&fresh.store, &policy, "bob", 1));
         assert!(asked.await.expect("an end").unwrap_err().is_transient());
-        let reset = timeout(Duration::from_secs(20), fresh.store.reset(&key, &[&policy]).wait());
+        let reset = timeout(Duration::from_secs(20), fresh.store.reset(&key, &[&policy]));
         assert!(reset.await.expect("an end").unwrap_err().is_transient());
     }
     assert!(unheard.await.unwrap_err().is_transient());
@@ -174,8 +174,8 @@ async fn callers_that_leave_early_still_reveal_a_silent_connection() {
     let server = shared(Kind::Installed);
     let proxy = Proxy::before(server.address()).await;
     let builder = RedisStore::builder(&format!("redis://{}/", proxy.address())).prefix(prefix());
-    let mut store = builder.response_timeout(Duration::from_millis(300)).connect().await.unwrap();
-    assert!(store.end_waits_after(Duration::from_millis(40)));
+    let store = builder.response_timeout(Duration::from_millis(300)).connect().await.unwrap();
+    let store = store.with_deadline(Some(Duration::from_millis(40)));
     let policy = a_day(1_000_000);
     eventually("requests pass", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
     proxy.strand();

@@ -108,7 +108,7 @@ async fn checks_that_share_a_call_are_decided_as_if_alone() {
                         server.command(&["DEL", &name]).unwrap();
                         let command = if foreign == "{" { "SADD" } else { "SET" };
                         server.command(&[command, &name, foreign]).unwrap();
-                        model.reset(&Key::from(key.as_str()), &[&policy]).wait().await.unwrap();
+                        model.reset(&Key::from(key.as_str()), &[&policy]).await.unwrap();
                     }
                 }
                 let cost = random.one_of(&[1, 1, 1, policy.largest_cost().min(3), policy.largest_cost()]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tollgate::store::{Grant, Renewal, Stamp, Store, Verdict};
+use tollgate::store::{Grant, Renewal, Stamp, Verdict, renewals};
 use tollgate::{Key, Policy, Quota};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server};
@@ -93,7 +93,7 @@ impl Run {
                 Grant { policy, key, units: 1, stamp: *stamp, share: None }
             };
             let grants: Vec<Grant<'_>> = held.iter().map(grant).collect();
-            let mut renewals = self.store.renew(&grants).await.unwrap().into_iter();
+            let mut renewals = renewals(&self.store, &grants).await.unwrap().into_iter();
             held.retain(|_| renewals.next() != Some(Renewal::Lost));
         }
         most

@@ -165,7 +165,7 @@ async fn heals(
     // A refund of a grant from before, which finds the foreign value.
     let stamp = Stamp::new(now(server), 0);
     let grant = Grant { policy, key: &Key::from(key), units: 1, stamp, share: None };
-    fresh.store.refund(&[grant]).wait().await.map_err(|error| format!("a refund: {error}"))?;
+    fresh.store.refund(&[grant]).await.map_err(|error| format!("a refund: {error}"))?;
     drop(few);
     let ask = async |cost| {
         let verdict =

@@ -29,9 +29,7 @@ fn rate() -> Policy {
 
 /// A handle whose callers wait for 50 ms.
 fn hasty(store: &RedisStore) -> RedisStore {
-    let mut hasty = store.clone();
-    assert!(hasty.end_waits_after(50 * MS));
-    hasty
+    store.with_deadline(Some(50 * MS))
 }
 
 fn unanswered(store: &RedisStore) -> u64 {

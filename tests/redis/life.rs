@@ -225,14 +225,14 @@ async fn refunds_and_resets_leave_no_key_without_an_end() {
         }
         for stamp in stamps.into_iter().rev() {
             let grant = Grant { policy, key: &key, units: 1, stamp, share: None };
-            fresh.store.refund(&[grant]).wait().await.unwrap();
+            fresh.store.refund(&[grant]).await.unwrap();
             ends_with_its_state(server, fresh, policy, "ada").await;
             // A second refund, which is too much.
-            fresh.store.refund(&[grant]).wait().await.unwrap();
+            fresh.store.refund(&[grant]).await.unwrap();
             ends_with_its_state(server, fresh, policy, "ada").await;
         }
         acquire(&fresh.store, policy, "ada", policy.capacity()).await;
-        fresh.store.reset(&key, &[policy]).wait().await.unwrap();
+        fresh.store.reset(&key, &[policy]).await.unwrap();
         assert!(life(server, &name).is_none(), "{name} is there after a reset");
     })
     .await;
@@ -243,14 +243,9 @@ async fn a_refund_that_comes_too_late_creates_no_key() {
     on_every_server(async |server, fresh, policy| {
         let key = Key::from("ada");
         let stamp = acquire(&fresh.store, policy, "ada", 1).await.each()[0].stamp();
-        fresh.store.reset(&key, &[policy]).wait().await.unwrap();
+        fresh.store.reset(&key, &[policy]).await.unwrap();
         for units in [1, u64::MAX] {
-            fresh
-                .store
-                .refund(&[Grant { policy, key: &key, units, stamp, share: None }])
-                .wait()
-                .await
-                .unwrap();
+            fresh.store.refund(&[Grant { policy, key: &key, units, stamp, share: None }]).await.unwrap();
         }
         assert!(life(server, &fresh.name(policy, "ada")).is_none());
         assert_eq!(look(&fresh.store, policy, "ada").await.each()[0].remaining(), policy.capacity());

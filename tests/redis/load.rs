@@ -97,10 +97,10 @@ async fn refunds_under_load_get_a_connection() {
     for n in 0..10 {
         let stamp = acquire(&fresh.store, &policy, "ada", 1).await.each()[0].stamp();
         let grant = Grant { policy: &policy, key: &key, units: 1, stamp, share: None };
-        let refund = fresh.store.refund(&[grant]).wait();
+        let refund = fresh.store.refund(&[grant]);
         timeout(Duration::from_secs(30), refund).await.expect("an end").expect("given back");
         assert_eq!(used(&fresh.store, &policy, "ada").await, 0, "{n}");
-        timeout(Duration::from_secs(30), fresh.store.reset(&key, &[&policy]).wait())
+        timeout(Duration::from_secs(30), fresh.store.reset(&key, &[&policy]))
             .await
             .expect("an end")
             .expect("forgotten");
@@ -234,9 +234,9 @@ fn a_dropped_runtime_leaves_no_caller_waiting() {
                 assert!(!error.is_overloaded(), "{error}");
             }
             let grant = Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::new(1, 0), share: None };
-            let done = timeout(Duration::from_secs(30), fresh.store.refund(&[grant]).wait()).await;
+            let done = timeout(Duration::from_secs(30), fresh.store.refund(&[grant])).await;
             done.expect("an end of a refund").unwrap_err();
-            let done = timeout(Duration::from_secs(30), fresh.store.reset(&key, &[&policy]).wait()).await;
+            let done = timeout(Duration::from_secs(30), fresh.store.reset(&key, &[&policy])).await;
             done.expect("an end of a reset").unwrap_err();
         });
     });

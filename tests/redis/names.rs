@@ -154,7 +154,7 @@ async fn stored_policies_are_those_with_a_state_of_the_key() {
                 let all = policies.iter().map(|policy| policy.scope().to_owned()).collect();
                 assert_eq!(scopes().await, all, "{key:?} in {layout:?} on {url}");
                 let (reset, rest) = policies.split_at(3);
-                store.reset(&key, &reset.iter().collect::<Vec<_>>()).wait().await.unwrap();
+                store.reset(&key, &reset.iter().collect::<Vec<_>>()).await.unwrap();
                 assert_eq!(scopes().await, rest.iter().map(|policy| policy.scope().to_owned()).collect());
             }
         }

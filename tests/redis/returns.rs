@@ -4,9 +4,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate::store::{Check, Grant, Renewal, Reply, Stamp, Store, Times};
+use tollgate::store::{Check, Grant, Renewal, Stamp, Store, Times, renewals};
 use tollgate::{Algorithm, Key, Policy, Quota};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server};
@@ -102,7 +103,7 @@ async fn refund_each(store: &RedisStore, policy: &Policy, stamps: &[Stamp]) {
     let ada = Key::from("ada");
     let refunds: Vec<_> = stamps.iter().map(|stamp| store.refund(&[grant(policy, &ada, *stamp)])).collect();
     for refund in refunds {
-        refund.wait().await.unwrap();
+        refund.await.unwrap();
     }
 }
 
@@ -113,12 +114,12 @@ async fn warm_up(server: &Server, store: &RedisStore) {
     let grants = [grant(&slots, &ada, Stamp::new(1, 1)), grant(&bucket, &ada, Stamp::new(1, 0))];
     let (release, refund) = (store.refund(&grants[..1]), store.refund(&grants[1..]));
     let check = store.acquire(&[Check::new(&slots, &ada, 1)], Times::LOOK);
-    let renewal = store.renew(&grants[..1]);
+    let renewal = renewals(store, &grants[..1]);
     let resume = async {
         tokio::task::yield_now().await;
         server.resume().unwrap();
     };
-    let answers = tokio::join!(renewal, resume, release.wait(), refund.wait(), check.wait());
+    let answers = tokio::join!(renewal, resume, release, refund, check.wait());
     assert!(answers.0.is_ok() && answers.2.is_ok() && answers.3.is_ok() && answers.4.is_ok());
 }
 
@@ -131,7 +132,7 @@ async fn a_call_carries_at_most_a_hundred_renewals() {
     let stamps = claim(&fresh.store, &policy, 5_000).await;
     let grants: Vec<Grant<'_>> = stamps.iter().map(|stamp| grant(&policy, &ada, *stamp)).collect();
     let mut monitor = Monitor::of(&server);
-    assert_eq!(fresh.store.renew(&grants).await.unwrap(), vec![Renewal::Held; 5_000]);
+    assert_eq!(renewals(&fresh.store, &grants).await.unwrap(), vec![Renewal::Held; 5_000]);
     assert_eq!(monitor.sizes(), [100; 50]);
 }
 
@@ -159,7 +160,7 @@ async fn a_request_of_many_refunds_is_sent_in_parts() {
         let stamps = claim(&fresh.store, &policy, grants).await;
         let grants: Vec<Grant<'_>> = stamps.iter().map(|stamp| grant(&policy, &ada, *stamp)).collect();
         let mut monitor = Monitor::of(&server);
-        fresh.store.refund(&grants).wait().await.unwrap();
+        fresh.store.refund(&grants).await.unwrap();
         let sizes = monitor.sizes();
         assert_eq!(sizes.iter().sum::<usize>(), grants.len(), "{sizes:?}");
         assert!(sizes.iter().all(|size| *size <= most), "{sizes:?}");
@@ -180,7 +181,7 @@ async fn a_request_of_many_refunds_ends_with_its_first_failure() {
     // The script reads the bucket first, and fails.
     server.command(&["ACL", "SETUSER", "default", "-mget"]).unwrap();
     server.command(&["CONFIG", "RESETSTAT"]).unwrap();
-    assert!(fresh.store.refund(&grants).wait().await.is_err());
+    assert!(fresh.store.refund(&grants).await.is_err());
     assert_eq!(calls(&server, "evalsha"), 1);
     server.command(&["ACL", "SETUSER", "default", "+mget"]).unwrap();
     assert_eq!(used(&fresh.store, &policy, "ada").await, 1_000);
@@ -193,13 +194,18 @@ async fn slots_are_kept_and_released_while_refunds_fill_their_queue() {
     let stamps = claim(&fresh.store, &slots, 200).await;
     let of_log = acquire(&fresh.store, &log, "ada", 20_000).await.each()[0].stamp();
     // Nothing is sent before this task waits.
-    let queued: Vec<_> = (0..20_000).map(|_| fresh.store.refund(&[grant(&log, &ada, of_log)])).collect();
-    let refused =
-        queued.iter().filter(|refund| matches!(refund, Reply::Now(Err(error)) if error.is_overloaded()));
-    assert_eq!(refused.count(), 20_000 - 16_384);
+    let (mut queued, mut refused) = (Vec::new(), 0);
+    for _ in 0..20_000 {
+        let mut refund = Box::pin(fresh.store.refund(&[grant(&log, &ada, of_log)]));
+        match refund.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Err(error)) if error.is_overloaded() => refused += 1,
+            _ => queued.push(refund),
+        }
+    }
+    assert_eq!(refused, 20_000 - 16_384);
     let grants: Vec<Grant<'_>> = stamps.iter().map(|stamp| grant(&slots, &ada, *stamp)).collect();
-    assert_eq!(fresh.store.renew(&grants).await.unwrap(), vec![Renewal::Held; 200]);
-    fresh.store.refund(&grants).wait().await.unwrap();
+    assert_eq!(renewals(&fresh.store, &grants).await.unwrap(), vec![Renewal::Held; 200]);
+    fresh.store.refund(&grants).await.unwrap();
     assert_eq!(look(&fresh.store, &slots, "ada").await.each()[0].remaining(), 200);
 }
 
@@ -217,10 +223,10 @@ async fn a_release_passes_renewals_that_are_queued() {
     let release = async {
         let release = fresh.store.refund(&[grant(&policy, &ada, last[0])]);
         server.resume().unwrap();
-        release.wait().await.unwrap();
+        release.await.unwrap();
     };
     // The renewals are queued first.
-    let (renewals, ()) = tokio::join!(fresh.store.renew(&grants), release);
+    let (renewals, ()) = tokio::join!(renewals(&fresh.store, &grants), release);
     assert_eq!(renewals.unwrap(), vec![Renewal::Held; 5_000]);
     let calls = monitor.calls();
     let at = calls.iter().position(|call| call.ran("ZREM")).unwrap();
@@ -239,16 +245,16 @@ async fn a_renewal_that_is_executed_after_the_release_claims_nothing() {
     let (policy, ada) = (exports(1), Key::from("ada"));
     let stamps = claim(&stalled, &policy, 1).await;
     let grants = [grant(&policy, &ada, stamps[0])];
-    assert_eq!(stalled.renew(&grants).await.unwrap(), [Renewal::Held]);
+    assert_eq!(renewals(&stalled, &grants).await.unwrap(), [Renewal::Held]);
     server.command(&["CONFIG", "RESETSTAT"]).unwrap();
     proxy.set(Way::IsSilent);
-    assert!(stalled.renew(&grants).await.is_err(), "the proxy holds it back");
-    straight.store.refund(&grants).wait().await.unwrap();
+    assert!(renewals(&stalled, &grants).await.is_err(), "the proxy holds it back");
+    straight.store.refund(&grants).await.unwrap();
     assert_eq!(calls(&server, "evalsha") + calls(&server, "eval"), 1);
     proxy.set(Way::IsOpen);
     eventually("the renewal is executed", async || calls(&server, "evalsha") > 1).await;
     assert_eq!(look(&straight.store, &policy, "ada").await.each()[0].remaining(), 1);
     // A holder that waits for the answer claims again what the server has lost.
-    assert_eq!(straight.store.renew(&grants).await.unwrap(), [Renewal::Held]);
+    assert_eq!(renewals(&straight.store, &grants).await.unwrap(), [Renewal::Held]);
     assert_eq!(look(&straight.store, &policy, "ada").await.each()[0].remaining(), 0);
 }

@@ -53,9 +53,9 @@ impl Both {
         let (_, stamp) = self.grants[at];
         let key = Key::from("ada");
         let grant = Grant { policy: &self.policy, key: &key, units, stamp, share: None };
-        self.memory.refund(&[grant]).wait().await.unwrap();
+        self.memory.refund(&[grant]).await.unwrap();
         let grant = Grant { policy: &self.policy, key: &key, units, stamp, share: None };
-        self.fresh.store.refund(&[grant]).wait().await.unwrap();
+        self.fresh.store.refund(&[grant]).await.unwrap();
     }
 
     /// Acts like one caller after another, at random. `span` is about the time between two steps.

@@ -49,7 +49,7 @@ async fn flushed_scripts_fail_no_request_and_grant_nothing_twice() {
                         let (policy, key, stamp) = (check.policy, check.key, status.stamp());
                         Grant { policy, key, units: 1, stamp, share: None }
                     });
-                    store.refund(&grants.collect::<Vec<_>>()).wait().await.unwrap();
+                    store.refund(&grants.collect::<Vec<_>>()).await.unwrap();
                 }
                 granted
             });

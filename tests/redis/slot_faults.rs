@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::block_in_place;
 use tokio::time::sleep;
-use tollgate::store::{ErrorKind, Grant, NeverFails, Renewal, Stamp, Store, StoreError};
+use tollgate::store::{ErrorKind, Grant, NeverFails, Renewal, Stamp, Store, StoreError, renewals};
 use tollgate::{Algorithm, Key, Limiter, Policy, Quota, Reason, StoreExt};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Sentinel, Server};
@@ -97,9 +97,9 @@ async fn a_full_server_fails_claims_with_an_error_and_takes_back_slots() {
             let error = try_acquire(store, policy, key, 1).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{kind}: {error}");
         }
-        let renewals = store.renew(&[grant(&slots, &ada, 1, kept)]).await.unwrap();
+        let renewals = renewals(store, &[grant(&slots, &ada, 1, kept)]).await.unwrap();
         assert_eq!(renewals, [Renewal::Held], "{kind}");
-        store.refund(&[grant(&slots, &ada, 1, released)]).wait().await.unwrap();
+        store.refund(&[grant(&slots, &ada, 1, released)]).await.unwrap();
         assert_eq!(used(store, &slots, "ada").await, 1, "{kind}");
         // The key has a slot already.
         assert!(acquire(store, &slots, "ada", 1).await.is_granted(), "{kind}");

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate::store::{Check, Grant, Renewal, Stamp, Store, Times};
+use tollgate::store::{Check, Grant, Renewal, Stamp, Store, Times, renewals};
 use tollgate::{Key, ManualClock, Policy, Quota, Timestamp, Wait};
 use tollgate_redis::{RedisStore, SlidingLogLayout};
 use tollgate_test_servers::{Cluster, Kind, Server};
@@ -38,11 +38,11 @@ async fn claim(store: &RedisStore, policy: &Policy) -> Option<Stamp> {
 }
 
 async fn release(store: &RedisStore, policy: &Policy, stamp: Stamp) {
-    store.refund(&[slot(policy, &Key::from("ada"), stamp)]).wait().await.unwrap();
+    store.refund(&[slot(policy, &Key::from("ada"), stamp)]).await.unwrap();
 }
 
 async fn renew(store: &RedisStore, policy: &Policy, stamp: Stamp) -> Renewal {
-    let renewals = store.renew(&[slot(policy, &Key::from("ada"), stamp)]).await.unwrap();
+    let renewals = renewals(store, &[slot(policy, &Key::from("ada"), stamp)]).await.unwrap();
     let [renewal] = renewals[..] else { panic!("{renewals:?}") };
     renewal
 }
@@ -60,7 +60,7 @@ async fn a_lower_limit_releases_what_a_higher_one_claimed() {
             fresh.store.acquire(&[Check::new(&five, &ada, 1)], Times::up_to(5)).wait().await.unwrap();
         assert_eq!(claimed.times(), 5, "{kind}");
         let grant = Grant { units: 5, ..slot(&two, &ada, claimed.each()[0].stamp()) };
-        fresh.store.refund(&[grant]).wait().await.unwrap();
+        fresh.store.refund(&[grant]).await.unwrap();
         assert_eq!(free(&fresh.store, &five).await, 5, "{kind}");
     }
 }
@@ -194,12 +194,7 @@ async fn a_set_takes_all_of_its_slots_and_rates_or_none() {
     let left: Vec<u64> = denied.each().iter().map(|status| status.remaining()).collect();
     assert_eq!((denied.times(), &left[..]), (0, &[0, 8, 1][..]));
     let stamps: Vec<Stamp> = granted.each().iter().map(|status| status.stamp()).collect();
-    fresh
-        .store
-        .refund(&[slot(&slots, &ada, stamps[0]), slot(&tenant, &acme, stamps[2])])
-        .wait()
-        .await
-        .unwrap();
+    fresh.store.refund(&[slot(&slots, &ada, stamps[0]), slot(&tenant, &acme, stamps[2])]).await.unwrap();
     for _ in 0..2 {
         assert!(acquire(&fresh.store, &tenant, "acme", 1).await.is_granted());
     }
@@ -258,10 +253,10 @@ async fn slots_of_several_keys_are_renewed_and_released_together() {
     let stamps: Vec<(usize, Stamp)> = of_key(0).chain(of_key(1)).collect();
     let grants: Vec<Grant<'_>> = stamps.iter().map(|(at, stamp)| slot(&policy, &keys[*at], *stamp)).collect();
     server.command(&["CONFIG", "RESETSTAT"]).unwrap();
-    assert_eq!(fresh.store.renew(&grants).await.unwrap(), vec![Renewal::Held; 10_000]);
+    assert_eq!(renewals(&fresh.store, &grants).await.unwrap(), vec![Renewal::Held; 10_000]);
     assert_eq!(calls(&server, "evalsha"), 100);
-    fresh.store.refund(&grants).wait().await.unwrap();
-    assert_eq!(fresh.store.renew(&[]).await.unwrap(), []);
+    fresh.store.refund(&grants).await.unwrap();
+    assert_eq!(renewals(&fresh.store, &[]).await.unwrap(), []);
     assert_eq!(free(&fresh.store, &policy).await, 1_000_000);
 }
 
@@ -276,14 +271,14 @@ async fn slots_are_renewed_over_all_masters_of_a_cluster() {
         let verdict = store.acquire(&[Check::new(&policy, key, 1)], Times::ONCE).wait().await.unwrap();
         grants.push(slot(&policy, key, verdict.each()[0].stamp()));
     }
-    assert_eq!(store.renew(&grants).await.unwrap(), vec![Renewal::Held; 1_000]);
+    assert_eq!(renewals(&*store, &grants).await.unwrap(), vec![Renewal::Held; 1_000]);
     // Others take every second one.
     for grant in grants.iter().step_by(2) {
-        store.refund(&[*grant]).wait().await.unwrap();
+        store.refund(&[*grant]).await.unwrap();
         let verdict = store.acquire(&[Check::new(&policy, grant.key, 1)], Times::ONCE).wait().await.unwrap();
         assert!(verdict.is_granted());
     }
-    let renewals = store.renew(&grants).await.unwrap();
+    let renewals = renewals(&*store, &grants).await.unwrap();
     let expected = (0..1_000).map(|n| if n % 2 == 0 { Renewal::Lost } else { Renewal::Held });
     assert!(renewals.into_iter().eq(expected));
 }

@@ -53,7 +53,7 @@ async fn concurrent_tiers_of_one_key_are_not_confused() {
             // A bucket stores debt as time. A unit of the smaller tier takes three times as much.
             let worth = if algorithm == Algorithm::Gcra { 3 } else { 1 };
             assert_eq!(of_free * worth + of_pro, 60, "{of_free} and {of_pro}, {algorithm:?} on {kind}");
-            fresh.store.reset(&key, &[&free]).wait().await.unwrap();
+            fresh.store.reset(&key, &[&free]).await.unwrap();
         }
     }
 }

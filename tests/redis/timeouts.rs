@@ -1,13 +1,14 @@
 //! Waits that the store ends by itself. Calls may take a minute here, so nothing else ends a wait.
 
 use std::collections::HashSet;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::failure::GuardError;
-use tollgate::store::{Check, ErrorKind, Grant, Stamp, Store, StoreError, Times};
+use tollgate::store::{Check, ErrorKind, Grant, Stamp, Store, StoreError, Times, renewals};
 use tollgate::time::Clock;
 use tollgate::{Key, Policy, Quota, StoreExt};
 use tollgate_redis::RedisStore;
@@ -28,9 +29,7 @@ async fn patient(server: &Server, most_waiting: usize) -> Fresh {
 
 /// A handle to the same store whose callers wait for so long.
 fn limited(store: &RedisStore, limit: Duration) -> RedisStore {
-    let mut limited = store.clone();
-    assert!(limited.end_waits_after(limit));
-    limited
+    store.with_deadline(Some(limit))
 }
 
 /// Asks until there is no answer in time.
@@ -192,8 +191,8 @@ async fn a_later_call_with_a_shorter_timeout_ends_first() {
     for (_, is_ok) in waits.join_all().await {
         assert!(is_ok);
     }
-    // The shorter of two limits holds.
-    let twice = limited(&limited(&fresh.store, 40 * MS), Duration::from_secs(50));
+    // A deadline replaces the one before.
+    let twice = limited(&limited(&fresh.store, Duration::from_secs(50)), 40 * MS);
     server.pause().unwrap();
     let error =
         timeout(Duration::from_secs(30), try_acquire(&twice, &policy, "ada", 1)).await.expect("an end");
@@ -241,8 +240,10 @@ async fn refunds_and_resets_time_out() {
     let store = limited(&fresh.store, 40 * MS);
     server.pause().unwrap();
     let grant = Grant { policy: &policy, key: &key, units: 1, stamp: Stamp::new(1, 0), share: None };
-    for reply in [store.refund(&[grant]), store.reset(&key, &[&policy])] {
-        let done = timeout(Duration::from_secs(30), reply.wait()).await.expect("an end");
+    let ends: [Pin<Box<dyn Future<Output = _>>>; 2] =
+        [Box::pin(store.refund(&[grant])), Box::pin(store.reset(&key, &[&policy]))];
+    for end in ends {
+        let done = timeout(Duration::from_secs(30), end).await.expect("an end");
         assert_eq!(done.unwrap_err().kind(), ErrorKind::Timeout);
     }
 }
@@ -266,21 +267,23 @@ async fn a_late_refund_or_reset_is_not_reported_as_never_sent() {
     // From here on Redis knows the script.
     let (ada, stamp) = (Key::from("ada"), acquire(&store, &policy, "ada", 1).await.each()[0].stamp());
     let grant = Grant { policy: &policy, key: &ada, units: 1, stamp, share: None };
-    store.refund(&[grant]).wait().await.unwrap();
+    store.refund(&[grant]).await.unwrap();
     proxy.set(Way::IsSlow(60 * MS));
     let hasty = limited(&store, 100 * MS);
     let returned: Vec<_> = keys
         .iter()
         .zip(stamps)
         .enumerate()
-        .map(|(n, (key, stamp))| match n % 2 {
-            0 => hasty.refund(&[Grant { policy: &policy, key, units: 1, stamp, share: None }]),
-            _ => hasty.reset(key, &[&policy]),
+        .map(|(n, (key, stamp))| -> Pin<Box<dyn Future<Output = _>>> {
+            match n % 2 {
+                0 => Box::pin(hasty.refund(&[Grant { policy: &policy, key, units: 1, stamp, share: None }])),
+                _ => Box::pin(hasty.reset(key, &[&policy])),
+            }
         })
         .collect();
     let mut late = 0;
     for done in returned {
-        let Err(error) = done.wait().await else { continue };
+        let Err(error) = done.await else { continue };
         assert!(error.is_timeout() && !error.is_overloaded(), "{error}");
         late += 1;
     }
@@ -324,7 +327,7 @@ fn a_patient_call_ends_with_the_runtime_of_its_store() {
             let builder = builder(&server.url()).response_timeout(Duration::from_secs(3_600));
             let store = builder.connect().await.unwrap();
             let granted = acquire(&store, &slots, "ada", 1).await;
-            (store.patient(), granted)
+            (store.with_deadline(None), granted)
         });
         let grant = Grant {
             policy: &slots,
@@ -336,9 +339,9 @@ fn a_patient_call_ends_with_the_runtime_of_its_store() {
         server.pause().unwrap();
         ours.block_on(async {
             let check = store.acquire(&[Check::new(&slots, grant.key, 1)], Times::ONCE).wait();
-            let release = store.refund(&[grant]).wait();
+            let release = store.refund(&[grant]);
             let grants = [grant];
-            let renewal = async { store.renew(&grants).await.map(drop) };
+            let renewal = async { renewals(&store, &grants).await.map(drop) };
             let calls = async { tokio::join!(async { check.await.map(drop) }, release, renewal) };
             let end = async {
                 // Long enough for the calls to be sent: the test holds without it.

@@ -41,7 +41,7 @@ impl Bench {
         let name = self.server.command(&["KEYS", "tollgate:2:{@192.0.2.1}:*"]).expect("names");
         assert!(!name.is_empty() && !name.contains('\n'), "one key: {name}");
         let bytes = self.bytes_of(&name);
-        store.reset(&key, &[policy]).wait().await.expect("an answer");
+        store.reset(&key, &[policy]).await.expect("an answer");
         bytes
     }
 

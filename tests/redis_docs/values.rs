@@ -116,7 +116,7 @@ async fn prepare(server: &Server) {
     let stamp = back.charge(0, 3).await;
     back.charge(1, 2).await;
     let grant = Grant { policy: &back.policy, key: &back.key, units: 1, stamp, share: None };
-    back.store.refund(&[grant]).wait().await.expect("an answer");
+    back.store.refund(&[grant]).await.expect("an answer");
     assert_eq!(back.used(1).await, 4);
 
     let ring = Caller::new(server, "api", 100, Algorithm::SLIDING_BUCKETS).await;

@@ -95,7 +95,7 @@ impl Watched {
         self.work();
         let key = Key::from("ada");
         let grant = Grant { policy, key: &key, units, stamp, share: None };
-        self.store.refund(&[grant]).wait().await.expect("an answer");
+        self.store.refund(&[grant]).await.expect("an answer");
         self.work()
     }
 
@@ -103,7 +103,7 @@ impl Watched {
     /// expired. Returns their stamps.
     async fn fill(&mut self, policy: &Policy, runs: u32, over: u32) -> Vec<Stamp> {
         let key = Key::from("ada");
-        self.store.reset(&key, &[policy]).wait().await.expect("an answer");
+        self.store.reset(&key, &[policy]).await.expect("an answer");
         let span = match policy.algorithm() {
             Algorithm::SlidingBuckets { buckets } => micros(WINDOW).div_ceil(buckets.into()),
             _ => 1,
@@ -187,7 +187,7 @@ impl Watched {
         let mut row = Row::default();
         for (cost, rest) in [(1, 1), (1, 99_998), (LIMIT - 1, 1), (LIMIT, 1)] {
             let key = Key::from("ada");
-            self.store.reset(&key, &[policy]).wait().await.expect("an answer");
+            self.store.reset(&key, &[policy]).await.expect("an answer");
             let (is_granted, stamp, work) = self.acquire(policy, cost, Times::ONCE).await;
             assert!(is_granted);
             row.charge = row.charge.most(work);
@@ -230,7 +230,7 @@ async fn a_large_cost_takes_no_more_commands_than_a_cost_of_one() {
         let mut works = Vec::new();
         for cost in [1, LIMIT] {
             let key = Key::from("ada");
-            watched.store.reset(&key, &[&policy]).wait().await.expect("an answer");
+            watched.store.reset(&key, &[&policy]).await.expect("an answer");
             let (is_granted, stamp, charge) = watched.acquire(&policy, cost, Times::ONCE).await;
             assert!(is_granted);
             let look = watched.acquire(&policy, LIMIT, Times::LOOK).await.2;

@@ -9,7 +9,7 @@ use tollgate::store::{Check, Grant, Source, Store, Times, Verdict};
 use tollgate::{Algorithm, Key, Limiter, Policy, Quota, StoreExt, Wait};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server};
-use tollgate_tests::{Connection, Failing, Later, at_hand, clock, store};
+use tollgate_tests::{Connection, Failing, Later, at_hand, at_once, clock, store};
 
 use crate::scale::{connect, shared};
 
@@ -113,7 +113,7 @@ async fn a_denial_that_is_not_confirmed_ends_after_two_seconds() {
     for is_granted in [true, false] {
         assert_eq!(cache.acquire(&check, Times::ONCE).wait().await.unwrap().is_granted(), is_granted);
     }
-    at_hand(inside.reset(&key, &[&policy])).unwrap();
+    at_once(inside.reset(&key, &[&policy])).unwrap();
     time.advance(3_600 * SECOND);
     let confirmation = cache.acquire(&check, Times::ONCE);
     assert!(cache.acquire(&check, Times::ONCE).wait().await.unwrap().is_granted());
@@ -179,12 +179,12 @@ async fn a_refund_or_a_reset_by_this_process_is_seen_at_once() {
         let stamp = ask(&cache, &policy, &key).await.each()[0].stamp();
         while ask(&cache, &policy, &key).await.is_granted() {}
         let grant = Grant { policy: &policy, key: &key, units: 1, stamp, share: None };
-        cache.refund(&[grant]).wait().await.unwrap();
+        cache.refund(&[grant]).await.unwrap();
         assert!(ask(&cache, &policy, &key).await.is_granted(), "after a refund");
         assert!(!ask(&cache, &policy, &key).await.is_granted());
-        cache.reset(&key, &[&policy]).wait().await.unwrap();
+        cache.reset(&key, &[&policy]).await.unwrap();
         assert!(ask(&cache, &policy, &key).await.is_granted(), "after a reset");
-        cache.reset(&key, &[&policy]).wait().await.unwrap();
+        cache.reset(&key, &[&policy]).await.unwrap();
     }
 }
 
@@ -194,7 +194,7 @@ async fn a_reset_by_another_process_is_seen_soon() {
     let (cache, store) = denied(&policy, &key).await;
     let start = Instant::now();
     assert!(!ask(&cache, &policy, &key).await.is_granted());
-    store.reset(&key, &[&policy]).wait().await.unwrap();
+    store.reset(&key, &[&policy]).await.unwrap();
     let seen = async {
         while !ask(&cache, &policy, &key).await.is_granted() {
             tokio::task::yield_now().await;
@@ -213,7 +213,7 @@ async fn requests_of_cost_0_do_not_put_off_the_confirmation() {
     let (policy, key) = (policy("free", 1), Key::from("ada"));
     let costing = |cost| at_hand(cache.acquire(&[Check::new(&policy, &key, cost)], Times::ONCE)).unwrap();
     assert_eq!((costing(1).is_granted(), costing(1).is_granted()), (true, false));
-    at_hand(inside.reset(&key, &[&policy])).unwrap();
+    at_once(inside.reset(&key, &[&policy])).unwrap();
     time.advance(SECOND);
     assert!(costing(0).is_granted());
     assert!(costing(1).is_granted(), "the reset is seen after a second");
@@ -262,7 +262,7 @@ async fn invented_keys_do_not_exceed_the_capacity() {
     // Refunds leave a mark, so that a late denial does not count.
     for n in 1_000..2_000_u64 {
         let key = Key::from(n);
-        cache.reset(&key, &[&policy]).wait().await.unwrap();
+        cache.reset(&key, &[&policy]).await.unwrap();
         assert!(cache.denials() <= 100, "{} denials are remembered", cache.denials());
     }
 }

@@ -141,7 +141,7 @@ async fn a_reset_drops_what_is_held_and_what_is_on_its_way() {
     };
     timeout(PATIENCE, fetching).await.expect("it is fetched before it runs dry");
     // The fetch is on its way: this runtime has one thread, which has not polled it.
-    leased.reset(&key, &[&policy]).wait().await.unwrap();
+    leased.reset(&key, &[&policy]).await.unwrap();
     sleep(LIFE).await;
     assert_eq!(leased.held(&policy, &key), None, "units of a state that is gone");
     let mut granted = 0;
@@ -213,7 +213,7 @@ async fn a_refund_of_leased_units_returns_no_unit_that_time_has_refilled() {
     let others = up_to(20_000).unwrap().times();
     for stamp in stamps {
         let grant = Grant { policy: &policy, key: &key, units: 1, stamp, share: None };
-        leased.refund(&[grant]).wait().await.unwrap();
+        leased.refund(&[grant]).await.unwrap();
     }
     let more = up_to(20_000).unwrap().times();
     assert!(others + more <= 20_000, "{others} and {more} at one moment");
@@ -274,7 +274,7 @@ async fn a_lease_fetched_while_a_reset_is_on_its_way_is_dropped() {
     while leased.held(&policy, &key).is_none() {
         tokio::task::yield_now().await;
     }
-    reset.wait().await.unwrap();
+    reset.await.unwrap();
     assert_eq!(leased.held(&policy, &key), None, "units of a state that is gone");
 }
 
@@ -346,7 +346,7 @@ async fn refunded_after_an_open_circuit(is_reset: bool) {
     spent += ask(&key).await;
     assert_eq!(view.state(), CircuitState::Closed);
     if is_reset {
-        leased.reset(&key, &[&policy]).wait().await.unwrap();
+        leased.reset(&key, &[&policy]).await.unwrap();
         while used(&inside, &policy, &key).await < 30 {
             ask(&key).await;
         }

@@ -8,7 +8,7 @@ use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use tollgate::extract::header;
 use tollgate::failure::{CircuitBreaker, CircuitState};
-use tollgate::store::{Check, Grant, Reply, Store, Times, Verdict};
+use tollgate::store::{Check, End, Grant, Reply, Store, Times, Verdict};
 use tollgate::{
     Algorithm, Key, Lease, MemoryStore, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, Rule, StoreExt,
 };
@@ -139,17 +139,16 @@ struct FailsInShadow {
 impl Store for FailsInShadow {
     type Error = <Failing as Store>::Error;
     type Acquire = <Failing as Store>::Acquire;
-    type Done = <Failing as Store>::Done;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
         self.enforced.acquire(set, times)
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Self::Error> + use<> {
         self.enforced.refund(grants)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Self::Error> + use<> {
         self.enforced.reset(key, policies)
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Request, StatusCode};
 use tollgate::extract::header;
-use tollgate::store::{Check, Grant, Reply, Store, Times, Verdict};
+use tollgate::store::{Check, End, Grant, Reply, Store, Times, Verdict};
 use tollgate::{
     Algorithm, Head, Key, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RequestLimiter, Rule, Share,
     StoreExt,
@@ -207,17 +207,16 @@ struct CountsSupports {
 impl Store for CountsSupports {
     type Error = Infallible;
     type Acquire = <MemoryStore as Store>::Acquire;
-    type Done = <MemoryStore as Store>::Done;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         self.store.acquire(set, times)
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
         self.store.refund(grants)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
         self.store.reset(key, policies)
     }
 

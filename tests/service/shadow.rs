@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use tollgate::charge::{Charges, ResponseHead};
 use tollgate::extract::{PeerIp, global};
 use tollgate::layer::RuleChange;
-use tollgate::store::{Check, Grant, Reply, Store, Times, Verdict};
+use tollgate::store::{Check, End, Grant, Reply, Store, Times, Verdict};
 use tollgate::{
     Algorithm, Denial, Head, Key, ManualClock, MissingKey, Outcome, Policy, PolicyExt, Quota, RateLimitLayer,
     RequestLimiter, Rule, SetupError,
@@ -241,7 +241,6 @@ struct Gated {
 impl Store for Gated {
     type Error = Infallible;
     type Acquire = <Later as Store>::Acquire;
-    type Done = <Later as Store>::Done;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         let (reply, is_open) = (self.store.acquire(set, times), Arc::clone(&self.is_open));
@@ -253,11 +252,11 @@ impl Store for Gated {
         }))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
         self.store.refund(grants)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
         self.store.reset(key, policies)
     }
 }

@@ -13,8 +13,8 @@ use hyper_util::rt::TokioExecutor;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tollgate::extract::global;
-use tollgate::store::{Check, Grant, Renewal, Reply, Store, Times, Verdict};
-use tollgate::{Key, Limiter, Policy, PolicyExt, RateLimitLayer, StoreExt};
+use tollgate::store::{BlockStart, Check, End, Grant, RenewalReport, Reply, Store, Times, Verdict};
+use tollgate::{Key, Limiter, Policy, PolicyExt, RateLimitLayer, Share, StoreExt};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server, short_or_long};
 use tollgate_tests::{Client, serve};
@@ -55,22 +55,30 @@ struct Counting {
 impl Store for Counting {
     type Error = tollgate_redis::Error;
     type Acquire = <RedisStore as Store>::Acquire;
-    type Done = <RedisStore as Store>::Done;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         self.store.acquire(set, times)
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Self::Error> + use<> {
         self.store.refund(grants)
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Self::Error> {
-        self.store.renew(grants).await
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), Self::Error> + use<> {
+        self.store.renew(grants, report)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done> {
+    fn block(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        share: Option<Share>,
+    ) -> impl End<BlockStart, Self::Error> + use<> {
+        self.store.block(policy, key, share)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Self::Error> + use<> {
         self.store.reset(key, policies)
     }
 }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use tollgate::store::{
-    After, Check, Grant, Renewal, Reply, SentClaims, Store, StoreError, Then, Times, Verdict,
+    After, BlockStart, Check, End, Grant, RenewalReport, Reply, SentClaims, Store, StoreError, Then, Times,
+    Verdict,
 };
-use tollgate::{Key, Policy, PolicyError};
+use tollgate::{Key, Policy, PolicyError, Share};
+use tollgate_tests::poll_once;
 
 use super::Journal;
 
@@ -42,36 +44,45 @@ impl<E: StoreError> After<Result<Verdict, E>> for NoteGrant {
 impl<S: Store> Store for Twice<S> {
     type Error = S::Error;
     type Acquire = Then<S::Acquire, NoteGrant>;
-    type Done = S::Done;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
         self.journal.note("asks");
         self.store.acquire(set, times).then(&self.journal, NoteGrant)
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, S::Done> {
-        drop(self.store.refund(grants));
-        self.store.refund(grants)
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), S::Error> + use<S> {
+        let first = self.store.refund(grants);
+        let second = self.store.refund(grants);
+        async move {
+            // Begun, and not awaited.
+            poll_once(first).await;
+            second.await
+        }
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, S::Error> {
-        self.store.renew(grants).await
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), S::Error> + use<S> {
+        self.store.renew(grants, report)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, S::Done> {
+    fn block(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        share: Option<Share>,
+    ) -> impl End<BlockStart, S::Error> + use<S> {
+        self.store.block(policy, key, share)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), S::Error> + use<S> {
         self.store.reset(key, policies)
-    }
-
-    fn end_waits_after(&mut self, limit: Duration) -> bool {
-        self.store.end_waits_after(limit)
     }
 
     fn sent_claims(&self) -> Option<&SentClaims> {
         self.store.sent_claims()
     }
 
-    fn patient(&self) -> Twice<S> {
-        Twice { store: self.store.patient(), journal: self.journal.clone() }
+    fn with_deadline(&self, deadline: Option<Duration>) -> Twice<S> {
+        Twice { store: self.store.with_deadline(deadline), journal: self.journal.clone() }
     }
 
     fn in_shadow(&self) -> Twice<S> {

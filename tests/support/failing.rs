@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use tokio::task::yield_now;
 use tokio::time::sleep;
-use tollgate::store::{Check, ErrorKind, Grant, Renewal, Reply, Store, StoreError, Times, Verdict};
+use tollgate::store::{
+    Check, End, ErrorKind, Grant, Renewal, RenewalReport, Reply, Store, StoreError, Times, Verdict,
+};
 use tollgate::{Key, MemoryStore, Policy};
 
-use crate::later::at_hand;
+use crate::later::{at_hand, at_once};
 
 /// A [`MemoryStore`] behind a connection whose behaviour a test sets. Clones share it.
 #[derive(Clone, Debug)]
@@ -72,6 +74,14 @@ impl Failing {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn end<T: Send + 'static>(
+        &self,
+        decide: impl FnOnce(&MemoryStore) -> Result<T, Infallible>,
+    ) -> BoxFuture<T> {
+        let reply = self.reply(|store| Reply::<_, BoxFuture<T>>::Now(decide(store)));
+        Box::pin(reply.wait())
+    }
+
     fn reply<T, F>(
         &self,
         decide: impl FnOnce(&MemoryStore) -> Reply<Result<T, Infallible>, F>,
@@ -110,23 +120,27 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
 impl Store for Failing {
     type Error = Fault;
     type Acquire = BoxFuture<Verdict>;
-    type Done = BoxFuture<()>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Fault>, Self::Acquire> {
         self.reply(|store| store.acquire(set, times))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Fault>, Self::Done> {
-        self.reply(|store| store.refund(grants))
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Fault> + use<> {
+        self.end(|store| at_once(store.refund(grants)))
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Fault> {
-        let held = vec![Renewal::Held; grants.len()];
-        self.reply(|_| Reply::<_, BoxFuture<()>>::Now(Ok(held))).wait().await
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), Fault> + use<> {
+        let count = grants.len();
+        let renewed = self.end(|_| Ok(()));
+        async move {
+            renewed.await?;
+            (0..count).for_each(|at| report(at, Renewal::Held));
+            Ok(())
+        }
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Fault>, Self::Done> {
-        self.reply(|store| store.reset(key, policies))
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Fault> + use<> {
+        self.end(|store| at_once(store.reset(key, policies)))
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 
-use tollgate::store::{Check, Grant, Reply, Store, Times, Verdict};
+use tollgate::store::{Check, End, Grant, Reply, Store, Times, Verdict};
 use tollgate::{Key, MemoryStore, Policy};
 
 /// A [`MemoryStore`] at a distance: each answer is given at the second poll of its future.
@@ -45,12 +46,19 @@ pub fn at_hand<T, F>(reply: Reply<T, F>) -> T {
     }
 }
 
+/// What a store in memory has done at the first poll.
+pub fn at_once<F: Future>(end: F) -> F::Output {
+    match pin!(end).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => unreachable!("a store in memory answers on the spot"),
+    }
+}
+
 type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, Infallible>> + Send>>;
 
 impl Store for Later {
     type Error = Infallible;
     type Acquire = BoxFuture<Verdict>;
-    type Done = BoxFuture<()>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         let store = self.store.clone();
@@ -62,13 +70,13 @@ impl Store for Later {
         })))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
         let store = self.store.clone();
         let grants: Vec<_> = grants
             .iter()
             .map(|grant| (grant.policy.clone(), grant.key.clone(), grant.units, grant.stamp))
             .collect();
-        Reply::Later(Box::pin(Later::at_a_distance(self.decides_first, move || {
+        Later::at_a_distance(self.decides_first, move || {
             let grants: Vec<_> = grants
                 .iter()
                 .map(|(policy, key, units, stamp)| Grant {
@@ -79,15 +87,15 @@ impl Store for Later {
                     share: None,
                 })
                 .collect();
-            at_hand(store.refund(&grants))
-        })))
+            at_once(store.refund(&grants))
+        })
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
         let (store, key) = (self.store.clone(), key.clone());
         let policies: Vec<Policy> = policies.iter().map(|policy| (*policy).clone()).collect();
-        Reply::Later(Box::pin(Later::at_a_distance(self.decides_first, move || {
-            at_hand(store.reset(&key, &policies.iter().collect::<Vec<_>>()))
-        })))
+        Later::at_a_distance(self.decides_first, move || {
+            at_once(store.reset(&key, &policies.iter().collect::<Vec<_>>()))
+        })
     }
 }

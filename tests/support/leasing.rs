@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tollgate::store::Status;
-use tollgate::store::{Check, Grant, Renewal, Reply, Store, Times, Verdict};
+use tollgate::store::{Check, End, Grant, Renewal, RenewalReport, Reply, Status, Store, Times, Verdict};
 use tollgate::{Key, MemoryStore, Policy, Wait};
 
 /// What a test says to renewals, and what it hears of them.
@@ -53,7 +52,6 @@ impl Leasing {
 impl Store for Leasing {
     type Error = Infallible;
     type Acquire = <MemoryStore as Store>::Acquire;
-    type Done = <MemoryStore as Store>::Done;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         let Reply::Now(Ok(verdict)) = self.store.acquire(set, times) else { unreachable!() };
@@ -66,24 +64,29 @@ impl Store for Leasing {
         Reply::Now(Ok(Verdict::new(verdict.times(), Duration::ZERO, timed)))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
         self.renewals(|renewals| renewals.released += grants.len());
         self.store.refund(grants)
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Infallible> {
-        let passing = self.passing.notified();
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), Infallible> + use<> {
+        let passing = Arc::clone(&self.passing).notified_owned();
+        let (store, count) = (self.clone(), grants.len());
         let wait = self.renewals(|renewals| {
-            renewals.calls.push(grants.len());
+            renewals.calls.push(count);
             renewals.wait
         });
-        if wait {
-            passing.await;
+        async move {
+            if wait {
+                passing.await;
+            }
+            let answer = store.renewals(|renewals| renewals.answer);
+            (0..count).for_each(|at| report(at, answer));
+            Ok(())
         }
-        Ok(vec![self.renewals(|renewals| renewals.answer); grants.len()])
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
         self.store.reset(key, policies)
     }
 }

@@ -31,7 +31,7 @@ mod web;
 pub use claims::Claims;
 pub use contract::{keeps_the_contract, keeps_the_contract_of};
 pub use failing::{Connection, Failing, Fault};
-pub use later::{Later, at_hand};
+pub use later::{Later, at_hand, at_once};
 pub use leasing::{Leasing, Renewals};
 pub use log::{Level, Log};
 pub use proxy::{Proxy, Way};

@@ -180,7 +180,7 @@ async fn a_key_that_is_no_longer_used_is_forgotten() {
     let _: i64 = cmd("PEXPIRE").arg(name).arg(60_000).query(&mut again).unwrap();
     let stamp = verdict.each()[0].stamp();
     let grant = tollgate::store::Grant { policy: &policy, key: &key, units: 5, stamp, share: None };
-    store.refund(&[grant]).wait().await.unwrap();
+    store.refund(&[grant]).await.unwrap();
     assert!(life() <= 60_000, "a refund does not");
     assert_eq!(Totals::new(store).of("api", &key).await.unwrap().unwrap().total, 1);
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use tollgate_core::{Check, Grant, Key, Policy, Quota, Stamp, Store, TextError, TimeSpan, Times, Wait};
+use tollgate_core::{Check, Key, Policy, Quota, Store, TextError, TimeSpan, Times, Wait};
 use tollgate_redis::RedisStore;
 
 use crate::output::print;
@@ -63,9 +63,7 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<ExitCode, String> {
     let key = values::key(&args.key)?;
     let block = parse(&args.policy, &args.time)?;
     let store = args.redis.connect(PREFIX, TIMEOUT).await?;
-    // It starts by one unit that no grant has paid.
-    let nothing = Grant { policy: &block, key: &key, units: 0, stamp: Stamp::default(), share: None };
-    store.settle(&[nothing], 1).await.map_err(|error| format!("--redis: {error}"))?;
+    store.block(&block, &key, None).await.map_err(|error| format!("--redis: {error}"))?;
     show(&store, &key, &[block]).await
 }
 
@@ -73,7 +71,7 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<ExitCode, String> {
 pub(crate) async fn unblock(args: &FoundArgs) -> Result<ExitCode, String> {
     let (store, key, blocks) = found(args).await?;
     let all: Vec<&Policy> = blocks.iter().collect();
-    store.reset(&key, &all).wait().await.map_err(|error| format!("--redis: {error}"))?;
+    store.reset(&key, &all).await.map_err(|error| format!("--redis: {error}"))?;
     let lines = blocks.iter().map(|block| format!("unblocked by {}\n", block.name()));
     let lines: String = if blocks.is_empty() { NONE.to_owned() } else { lines.collect() };
     print(&format!("key {}\n{lines}", key.to_readable())).map(|()| ExitCode::SUCCESS)

@@ -81,7 +81,7 @@ pub(crate) async fn look(args: &KeyArgs) -> Result<ExitCode, String> {
 pub(crate) async fn reset(args: &KeyArgs) -> Result<ExitCode, String> {
     let subject = Subject::open(args).await?;
     let policies: Vec<_> = subject.policies.iter().collect();
-    let reset = subject.store.reset(&subject.key, &policies).wait().await;
+    let reset = subject.store.reset(&subject.key, &policies).await;
     reset.map_err(|error| format!("--redis: {error}"))?;
     let mut report = format!("key {}\n", subject.key.to_readable());
     if policies.is_empty() {

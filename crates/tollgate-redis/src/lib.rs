@@ -375,12 +375,14 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod answer_in_time;
 mod builder;
 mod commit;
 mod error;
 mod eviction;
 mod link;
 mod question;
+mod renewals;
 mod set;
 mod startup_check;
 mod store;
@@ -392,6 +394,6 @@ mod wire;
 
 pub use builder::RedisStoreBuilder;
 pub use error::Error;
-pub use store::{AcquireFuture, RedisStore, RefundFuture};
+pub use store::{AcquireFuture, RedisStore};
 pub use stored_policies::StoredPolicies;
 pub use wire::layout::SlidingLogLayout;

@@ -35,7 +35,7 @@ async fn commands(store: &RedisStore) -> Result<(), Error> {
     for cost in [1, 1, 1_000] {
         store.acquire(&[Check::new(&policy, &key, cost)], Times::ONCE).wait().await?;
     }
-    store.reset(&key, &[&policy]).wait().await?;
+    store.reset(&key, &[&policy]).await?;
     // The scripts are loaded by now, but a server that restarts forgets them, and then EVAL is
     // needed.
     let commit = store.commit();

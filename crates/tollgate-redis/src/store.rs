@@ -1,9 +1,7 @@
 //! The store itself.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,16 +11,17 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tollgate_core::{
-    Check, Grant, Key, Policy, PolicyError, RecentUsage, Renewal, Reply, SentClaims, Store, Times,
+    Check, End, Grant, Key, Policy, PolicyError, RecentUsage, RenewalReport, Reply, SentClaims, Store, Times,
     UsageError, Verdict,
 };
 
+use crate::answer_in_time::{AnswerInTime, Timer};
 use crate::commit::{
     AcquireRequest, Answered, Caller, Commit, Deadline, Pair, RefundEntry, Returns, SHADOW_SENT_WITHIN,
-    VerdictReceiver,
 };
-use crate::error::{Cause, Error};
+use crate::error::Error;
 use crate::eviction::Eviction;
+use crate::renewals::{self, RenewalAnswer};
 use crate::set::{self, PairOrder, multi_slot};
 use crate::usage;
 use crate::wire::args::ScriptArgs;
@@ -77,87 +76,45 @@ impl RedisStore {
         let (deadline, end) =
             if self.commit.is_in_shadow { self.deadline_in_shadow() } else { self.deadline() };
         match self.commit.acquire(slot, request, deadline) {
-            Ok(answer) => Reply::Later(AcquireFuture { answer, end, is_polled: false, order }),
+            Ok(answer) => Reply::Later(AcquireFuture { answer: AnswerInTime::new(answer, end), order }),
             Err(error) => Reply::Now(Err(error)),
         }
     }
 
     /// Queues a part of [`Returns`].
-    fn send(&self, slot: u16, entries: Vec<RefundEntry>) -> Reply<Result<Verdict, Error>, AcquireFuture> {
+    pub(crate) fn send(&self, slot: u16, entries: Vec<RefundEntry>) -> Result<RenewalAnswer, Error> {
         let (deadline, end) = self.deadline();
-        match self.commit.give_back(slot, entries, deadline) {
-            Ok(answer) => Reply::Later(AcquireFuture { answer, end, is_polled: false, order: None }),
-            Err(error) => Reply::Now(Err(error)),
-        }
+        Ok(AnswerInTime::new(self.commit.give_back(slot, entries, deadline)?, end))
     }
 
-    fn give_back(&self, returns: Returns) -> Reply<Result<(), Error>, RefundFuture> {
-        let mut returns = returns;
+    fn give_back(&self, mut returns: Returns) -> impl End<(), Error> + use<> {
+        let commit = Arc::clone(&self.commit);
+        let (mut sent, mut steps) = (None, None);
         if returns.len() > 1 {
-            let commit = Arc::clone(&self.commit);
-            return Reply::Later(RefundFuture(
-                self.in_a_task(async move { Ok(multi_slot::give_back(&commit, returns).await?.into()) }),
-            ));
+            steps = Some(self.in_a_task(async move { multi_slot::give_back(&commit, returns).await }));
+        } else {
+            sent = returns.send_next(|slot, part| self.send(slot, part)).and_then(|mut sent| sent.pop());
         }
-        match returns.send_next(|slot, part| self.send(slot, part)).and_then(|mut sent| sent.pop()) {
-            None => Reply::Now(Ok(())),
-            Some(Reply::Now(answer)) => Reply::Now(answer.map(drop)),
-            Some(Reply::Later(future)) => Reply::Later(RefundFuture(future)),
-        }
-    }
-
-    /// Renews the slots of the grants at these places, and notes what became of each. Returns
-    /// whether any call was answered, and the first failure.
-    async fn renew_at(
-        &self,
-        grants: &[Grant<'_>],
-        places: impl Iterator<Item = usize>,
-        claims: bool,
-        renewals: &mut [Renewal],
-    ) -> (bool, Option<Error>) {
-        let names = &self.commit.context.names;
-        let mut of_slot: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
-        for at in places {
-            of_slot.entry(self.commit.slot(&names.bounded(grants[at].key))).or_default().push(at);
-        }
-        // All are queued before the first is awaited, so that few calls carry them.
-        let mut asked = Vec::new();
-        for (slot, places) in &of_slot {
-            for places in places.chunks(RENEWALS_OF_A_CALL) {
-                let entry = |at: &usize| {
-                    let Grant { policy, key, stamp, .. } = &grants[*at];
-                    RefundEntry::renewal(names, &names.bounded(key), policy, *stamp, claims)
-                };
-                asked.push((places, self.send(*slot, places.iter().map(entry).collect())));
+        async move {
+            match (sent, steps) {
+                (Some(sent), _) => sent?.await.map(drop),
+                (None, Some(steps)) => steps.await,
+                (None, None) => Ok(()),
             }
         }
-        let (mut is_answered, mut failure) = (asked.is_empty(), None);
-        for (places, reply) in asked {
-            let answer = reply.wait().await;
-            is_answered |= answer.is_ok();
-            for (at, place) in places.iter().enumerate() {
-                renewals[*place] = match &answer {
-                    Ok(verdict) if verdict.each()[at].remaining() > 0 => Renewal::Held,
-                    Ok(_) => Renewal::Lost,
-                    Err(_) => Renewal::Unanswered,
-                };
-            }
-            failure = failure.or(answer.err());
-        }
-        (is_answered, failure)
     }
 
     /// Runs several steps to their end in the store's runtime, so that a caller that leaves does
     /// not leave them half done.
-    fn in_a_task(
+    fn in_a_task<A: Send + 'static>(
         &self,
-        steps: impl Future<Output = Result<Answered, Error>> + Send + 'static,
-    ) -> AcquireFuture {
+        steps: impl Future<Output = Result<A, Error>> + Send + 'static,
+    ) -> AnswerInTime<A> {
         let (deadline, end) = self.deadline();
         let (caller, answer) = Caller::new(deadline);
         let context = Arc::clone(&self.commit.context);
         self.commit.context.runtime.spawn(async move { caller.notify_in_time(&context.waits, steps).await });
-        AcquireFuture { answer, end, is_polled: false, order: None }
+        AnswerInTime::new(answer, end)
     }
 
     /// The deadline of a caller, and its own timer if it is in another runtime. There it always has
@@ -198,13 +155,9 @@ impl RedisStore {
     }
 }
 
-/// The most renewals in a call. As many are a request, so that they share a place in the queue.
-const RENEWALS_OF_A_CALL: usize = 100;
-
 impl Store for RedisStore {
     type Error = Error;
     type Acquire = AcquireFuture;
-    type Done = RefundFuture;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Error>, AcquireFuture> {
         let (pairs, keys, order) = set::pairs(set, &self.commit.context.names);
@@ -222,7 +175,7 @@ impl Store for RedisStore {
                 let parts = multi_slot::parts(&pairs, &keys, &slots, log, is_claim);
                 let commit = Arc::clone(&self.commit);
                 let steps = async move { multi_slot::acquire(&commit, &parts, times).await };
-                Reply::Later(AcquireFuture { order: Some(order), ..self.in_a_task(steps) })
+                Reply::Later(AcquireFuture { answer: self.in_a_task(steps), order: Some(order) })
             }
         }
     }
@@ -235,17 +188,16 @@ impl Store for RedisStore {
         part.map(drop).ok_or(PolicyError::Unsupported)
     }
 
-    fn end_waits_after(&mut self, limit: Duration) -> bool {
-        self.limit = Some(self.limit.map_or(limit, |shorter| shorter.min(limit)));
-        true
+    fn with_deadline(&self, deadline: Option<Duration>) -> RedisStore {
+        RedisStore { limit: deadline, ..self.clone() }
+    }
+
+    fn wait_limit(&self) -> Option<Duration> {
+        self.limit
     }
 
     fn sent_claims(&self) -> Option<&SentClaims> {
         Some(&self.commit.claims.counts)
-    }
-
-    fn patient(&self) -> RedisStore {
-        RedisStore { limit: None, ..self.clone() }
     }
 
     /// Its keys have names of their own, which end with `~shadow`. Its checks are sent behind those
@@ -258,7 +210,7 @@ impl Store for RedisStore {
         }
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Error>, RefundFuture> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Error> + use<> {
         let names = &self.commit.context.names;
         let entry = |grant: &Grant<'_>| {
             let key = names.bounded(grant.key);
@@ -268,33 +220,12 @@ impl Store for RedisStore {
         self.give_back(grants.iter().filter(|grant| grant.units > 0).map(entry).collect())
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Error> {
-        // Those of other policies have no time to live.
-        let mut renewals = vec![Renewal::Held; grants.len()];
-        let slots = (0..grants.len()).filter(|at| grants[*at].policy.is_in_flight());
-        let (is_answered, failure) = self.renew_at(grants, slots, false, &mut renewals).await;
-        // A renewal that is executed late, after its slot was released, must not claim it again. So
-        // only a holder that still waits does, once it knows that the slot is not held.
-        let lost: Vec<usize> = (0..grants.len()).filter(|at| renewals[*at] == Renewal::Lost).collect();
-        self.renew_at(grants, lost.into_iter(), true, &mut renewals).await;
-        match failure {
-            Some(error) if !is_answered => Err(error),
-            _ => Ok(renewals),
-        }
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), Error> + use<> {
+        let store = self.clone();
+        renewals::renew(&self.commit, grants, &report, move |slot, entries| store.send(slot, entries))
     }
 
-    fn node_of(&self, key: &Key) -> u64 {
-        let context = &self.commit.context;
-        match context.link.has_slots() {
-            true => context.link.node(self.commit.slot(&context.names.bounded(key))),
-            false => 0,
-        }
-    }
-
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Error>, RefundFuture> {
-        if policies.is_empty() {
-            return Reply::Now(Ok(()));
-        }
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Error> + use<> {
         let names = &self.commit.context.names;
         let key = names.bounded(key);
         let entries = policies.iter().flat_map(|policy| RefundEntry::resets(names, &key, policy));
@@ -310,9 +241,6 @@ impl RecentUsage for RedisStore {
     }
 }
 
-/// The end of the wait of a caller in another runtime.
-type Timer = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
-
 /// A verdict of a [`RedisStore`], on its way.
 ///
 /// A caller that drops it before it was sent is charged nothing. Once it was sent, it is decided
@@ -320,10 +248,7 @@ type Timer = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 /// end. What a set with a [slot](tollgate_core::Policy::in_flight) is granted then is refunded as
 /// soon as the answer comes.
 pub struct AcquireFuture {
-    answer: VerdictReceiver,
-    /// `None` in the store's runtime, where a task watches deadlines.
-    end: Option<Timer>,
-    is_polled: bool,
+    answer: AnswerInTime<Answered>,
     /// Which status belongs to which check, if the set names a pair twice or is spread over slots.
     order: Option<PairOrder>,
 }
@@ -333,24 +258,8 @@ impl Future for AcquireFuture {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let answer = match Pin::new(&mut this.answer).poll(cx) {
-            Poll::Ready(answer) => answer.unwrap_or_else(|_| Err(Cause::Stopped.into())),
-            Poll::Pending => {
-                let Some(end) = &mut this.end else { return Poll::Pending };
-                if !mem::replace(&mut this.is_polled, true) {
-                    // A correction of a charge is polled once where its runtime may have stopped,
-                    // which has no timer then.
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                ready!(end.as_mut().poll(cx));
-                // By now the answer is there, unless the set is over several slots.
-                this.answer.try_recv().unwrap_or_else(|_| Err(Cause::Late.into()))
-            }
-        };
-        let verdict = answer?.accept();
-        Poll::Ready(Ok(match &this.order {
+        let verdict = ready!(Pin::new(&mut self.answer).poll(cx))?.accept();
+        Poll::Ready(Ok(match &self.order {
             Some(order) => set::in_order(&verdict, order),
             None => verdict,
         }))
@@ -360,24 +269,6 @@ impl Future for AcquireFuture {
 impl fmt::Debug for AcquireFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AcquireFuture(..)")
-    }
-}
-
-/// A refund or a reset of a [`RedisStore`], on its way, whether or not it is awaited.
-pub struct RefundFuture(AcquireFuture);
-
-impl Future for RefundFuture {
-    type Output = Result<(), Error>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map_ok(drop)
-    }
-}
-
-impl fmt::Debug for RefundFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RefundFuture(..)")
     }
 }
 

@@ -38,7 +38,7 @@ impl RedisStore {
     /// let store = RedisStore::connect("redis://127.0.0.1/").await?;
     /// let key = Key::from("alice");
     /// let stored = store.stored_policies(&key).await?;
-    /// store.reset(&key, &stored.policies.iter().collect::<Vec<_>>()).wait().await?;
+    /// store.reset(&key, &stored.policies.iter().collect::<Vec<_>>()).await?;
     /// # Ok(())
     /// # }
     /// ```

@@ -1,11 +1,13 @@
 //! Work that goes on although its caller has left: how what a store granted ends.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::timeout;
 use tollgate_core::Reply;
 
 /// The runtime in which something was granted, since its end may come outside of any.
@@ -13,12 +15,12 @@ use tollgate_core::Reply;
 pub(crate) struct Home(Option<Handle>);
 
 /// How far an end has come.
-pub(crate) enum EndPhase<T, F> {
+pub(crate) enum EndPhase<T> {
     Done(T),
     /// It goes on in a task.
     Task(JoinHandle<T>),
     /// It goes on while it is polled, since there is no runtime.
-    Alone(F),
+    Alone(Pin<Box<dyn Future<Output = T> + Send>>),
 }
 
 impl Home {
@@ -31,30 +33,44 @@ impl Home {
         self.0.as_ref()
     }
 
-    /// Begins an end here, so that a store in memory has done it when this returns. The rest goes
-    /// on in a task of the runtime of the caller, or else of this one.
-    pub(crate) fn end<T, F>(&self, begin: impl FnOnce() -> Reply<T, F>) -> EndPhase<T, F>
+    /// Begins an end, and polls it once here, so that a store in memory has done it when this
+    /// returns. The rest goes on in a task of the runtime of the caller, or else of this one.
+    pub(crate) fn end<F>(&self, begin: impl FnOnce() -> F) -> EndPhase<F::Output>
     where
-        T: Send + 'static,
-        F: Future<Output = T> + Send + 'static,
+        F: Future<Output: Send> + Send + 'static,
     {
         let runtime = Handle::try_current().ok().or_else(|| self.0.clone());
         // A store may need the runtime's timers.
         let _entered = runtime.as_ref().map(Handle::enter);
-        match (begin(), &runtime) {
-            (Reply::Now(done), _) => EndPhase::Done(done),
-            (Reply::Later(rest), Some(runtime)) => EndPhase::Task(runtime.spawn(rest)),
-            (Reply::Later(rest), None) => EndPhase::Alone(rest),
+        let mut end = Box::pin(begin());
+        match (end.as_mut().poll(&mut Context::from_waker(Waker::noop())), runtime.as_ref()) {
+            (Poll::Ready(done), _) => EndPhase::Done(done),
+            // The task polls all that is not ready again.
+            (Poll::Pending, Some(runtime)) => EndPhase::Task(runtime.spawn(end)),
+            (Poll::Pending, None) => EndPhase::Alone(end),
         }
     }
 }
 
-/// Polls a future once. A task polls all that are not ready again.
-pub(crate) fn polled<T>(
-    mut future: Pin<Box<dyn Future<Output = T> + Send>>,
-) -> Reply<T, Pin<Box<dyn Future<Output = T> + Send>>> {
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+/// Begins an end of a task that waits for several.
+pub(crate) async fn begun<F: Future>(end: F) -> Reply<F::Output, Pin<Box<F>>> {
+    let mut end = Box::pin(end);
+    match poll_fn(|cx| Poll::Ready(end.as_mut().poll(cx))).await {
         Poll::Ready(done) => Reply::Now(done),
-        Poll::Pending => Reply::Later(future),
+        Poll::Pending => Reply::Later(end),
+    }
+}
+
+/// Waits for an end no longer than `limit`. The first poll needs no timer: it is where the end is
+/// made, and there may be no runtime, or one that has stopped. Without a runtime there is no limit.
+pub(crate) async fn within<F: Future>(limit: Duration, end: F) -> Option<F::Output> {
+    let mut end = pin!(end);
+    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(end.as_mut().poll(cx))).await {
+        return Some(done);
+    }
+    yield_now().await;
+    match Handle::try_current() {
+        Ok(_) => timeout(limit, end).await.ok(),
+        Err(_) => Some(end.await),
     }
 }

@@ -8,8 +8,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 pub use tollgate_core::{
-    After, Boundaries, BoxStore, Check, ErrorKind, Grant, OwnedCheck, Renewal, Reply, SentClaims, Settled,
-    Source, Stamp, Status, Store, StoreError, Then, Times, UnansweredClaims, Verdict, settle,
+    After, BlockStart, Boundaries, BoxStore, Check, End, ErrorKind, Grant, OwnedCheck, Renewal,
+    RenewalReport, Reply, SentClaims, Settled, Source, Stamp, Status, Store, StoreError, Then, Times,
+    UnansweredClaims, Verdict, renewals, settle,
 };
 
 use tollgate_core::Share;
@@ -50,7 +51,7 @@ pub trait StoreExt: Store {
     /// counted from the call. The shortest of several timeouts holds.
     ///
     /// An answer that is available at once needs no timer. Nor does a store that
-    /// [ends waits by itself](Store::end_waits_after), such as `RedisStore`: it fails with an error
+    /// [ends waits by itself](Store::with_deadline), such as `RedisStore`: it fails with an error
     /// of its own, of the kind [`Timeout`](ErrorKind::Timeout).
     ///
     /// # Panics

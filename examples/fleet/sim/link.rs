@@ -1,13 +1,13 @@
 //! The network between the processes and the store.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate::store::{Check, ErrorKind, Grant, Reply, Store, StoreError, Times, Verdict};
+use tollgate::store::{Check, End, ErrorKind, Grant, Reply, Store, StoreError, Times, Verdict};
 use tollgate::time::Clock;
 use tollgate::{Key, ManualClock, MemoryStore, Policy, Timestamp};
 use tollgate_conformance::random::Random;
@@ -129,7 +129,6 @@ type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Lost>> + Send>>;
 impl Store for Link {
     type Error = Lost;
     type Acquire = Answer<Verdict>;
-    type Done = Answer<()>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Lost>, Answer<Verdict>> {
         let [check] = set else { return Reply::Now(Err(Lost)) };
@@ -150,20 +149,24 @@ impl Store for Link {
         }))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Lost>, Answer<()>> {
-        let [grant] = grants else { return Reply::Now(Err(Lost)) };
-        let (policy, key, units, stamp) = (grant.policy.clone(), grant.key.clone(), grant.units, grant.stamp);
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Lost> + use<> {
         let link = self.clone();
-        Reply::Later(Box::pin(async move {
-            let grant = |store: &MemoryStore| {
-                answer_of(store.refund(&[Grant { policy: &policy, key: &key, units, stamp, share: None }]));
-            };
-            link.send(grant).await.map(|_| ())
-        }))
+        let grants: Vec<_> = grants
+            .iter()
+            .map(|grant| (grant.policy.clone(), grant.key.clone(), grant.units, grant.stamp))
+            .collect();
+        async move {
+            let [(policy, key, units, stamp)] = &grants[..] else { return Err(Lost) };
+            let (units, stamp) = (*units, *stamp);
+            // A store in memory has done it before it is awaited.
+            let refund =
+                |store: &MemoryStore| drop(store.refund(&[Grant { policy, key, units, stamp, share: None }]));
+            link.send(refund).await.map(|_| ())
+        }
     }
 
-    fn reset(&self, _: &Key, _: &[&Policy]) -> Reply<Result<(), Lost>, Answer<()>> {
-        Reply::Now(Err(Lost))
+    fn reset(&self, _: &Key, _: &[&Policy]) -> impl End<(), Lost> + use<> {
+        ready(Err(Lost))
     }
 }
 

@@ -151,7 +151,7 @@ fn a_reset_from_a_runtime_that_ends_leaves_no_dead_connections() {
     cluster.nodes().iter().for_each(|node| node.resume().unwrap());
     let ours = runtime();
     ours.block_on(eventually("it is reset", async || {
-        store.reset(&Key::from("ada"), &[&policy]).wait().await.is_ok()
+        store.reset(&Key::from("ada"), &[&policy]).await.is_ok()
     }));
     drop(ours);
     for _ in 0..10 {

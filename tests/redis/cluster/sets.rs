@@ -33,8 +33,8 @@ async fn a_set_over_several_slots_charges_no_key_when_one_refuses() {
             assert!(granted <= 3, "{granted}");
             assert_eq!(used(&store, &scarce, &other).await, granted);
             assert_eq!(used(&store, &wide, "ada").await, granted, "{algorithm:?}");
-            store.reset(&ada, &[&wide]).wait().await.unwrap();
-            store.reset(&bob, &[&scarce]).wait().await.unwrap();
+            store.reset(&ada, &[&wide]).await.unwrap();
+            store.reset(&bob, &[&scarce]).await.unwrap();
         }
     }
 }
@@ -85,7 +85,7 @@ async fn a_denied_set_reports_the_wait_for_the_least_number_asked_for() {
         }
         assert_eq!(store.acquire(&set, Times::ONCE).wait().await.unwrap().times(), 1);
         for key in &keys {
-            store.reset(key, &[&policy]).wait().await.unwrap();
+            store.reset(key, &[&policy]).await.unwrap();
         }
     }
 }
@@ -115,7 +115,7 @@ async fn a_set_that_loses_a_race_is_denied_with_a_wait() {
             break;
         }
         for key in [&ada, &bob] {
-            here.reset(key, &[&policy]).wait().await.unwrap();
+            here.reset(key, &[&policy]).await.unwrap();
         }
     }
 }
@@ -184,10 +184,10 @@ async fn partial_grants_of_several_slots_are_refunded_once() {
         // The set's own record says so. No more than that may come back.
         let stamp = verdict.each()[0].stamp();
         let grant = Grant { policy: &wide, key: &ada, units: 3, stamp, share: None };
-        store.refund(&[grant]).wait().await.unwrap();
+        store.refund(&[grant]).await.unwrap();
         assert_eq!(used(&store, &wide, "ada").await, 50, "{algorithm:?}");
-        store.reset(&ada, &[&wide]).wait().await.unwrap();
-        store.reset(&bob, &[&scarce]).wait().await.unwrap();
+        store.reset(&ada, &[&wide]).await.unwrap();
+        store.reset(&bob, &[&scarce]).await.unwrap();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Check, Key, Policy, Quota, Times, Timestamp, Wait};
+use tollgate_core::{BlockStart, Check, Key, Policy, Quota, Times, Timestamp, Wait};
 
 use super::case::{Case, SECOND};
 
@@ -28,7 +28,7 @@ pub(super) async fn a_block_allows_and_charges_nothing_until_it_starts(case: &Ca
 
 pub(super) async fn a_block_refuses_until_it_ends(case: &Case) {
     let (block, key) = (block(case), Key::from("caller"));
-    case.charge(&block, &key, 1).await;
+    case.block(&block, &key, BlockStart::Started).await;
     let guesses = guesses();
     let set = [Check::new(&guesses, &key, 1), Check::new(&block, &key, 1)];
     let denied = case.acquire(&set, Times::ONCE).await;
@@ -39,7 +39,7 @@ pub(super) async fn a_block_refuses_until_it_ends(case: &Case) {
     case.same("of another key", case.take(&block, &Key::from("other"), 1).await.times(), 1);
     case.same("a cost of 0", case.take(&block, &key, 0).await.times(), 1);
     case.advance(BLOCK / 3);
-    case.charge(&block, &key, 1).await;
+    case.block(&block, &key, BlockStart::GoesOn).await;
     case.advance(BLOCK - BLOCK / 3 - 1);
     let last = Wait::For(Duration::from_micros(1));
     case.same("the wait before the end", case.look(&block, &key, 1).await.wait(), last);
@@ -49,7 +49,7 @@ pub(super) async fn a_block_refuses_until_it_ends(case: &Case) {
 
 pub(super) async fn a_reset_lifts_a_block(case: &Case) {
     let (block, key) = (block(case), Key::from("caller"));
-    case.charge(&block, &key, 1).await;
+    case.block(&block, &key, BlockStart::Started).await;
     case.same("granted to a blocked key", case.take(&block, &key, 1).await.times(), 0);
     case.reset(&key, &[&block]).await;
     case.same("granted after a reset", case.take(&block, &key, 1).await.times(), 1);
@@ -65,18 +65,18 @@ pub(super) async fn another_time_changes_no_block_that_runs(case: &Case) {
     for (before, after) in [(90, 5), (90, 900), (90, 366 * 86_400)] {
         let (earlier, later) = (block_of(case, before), block_of(case, after));
         let key = Key::from(after);
-        case.charge(&earlier, &key, 1).await;
+        case.block(&earlier, &key, BlockStart::Started).await;
         case.advance(SECOND);
         for _ in 0..2 {
             let wait = case.look(&later, &key, 1).await.wait();
             case.same("the wait by the other time", wait, Wait::For(Duration::from_secs(before - 1)));
             case.same("granted by the other time", case.take(&later, &key, 1).await.times(), 0);
             // A block that runs is not started again.
-            case.charge(&later, &key, 1).await;
+            case.block(&later, &key, BlockStart::GoesOn).await;
         }
         case.advance((before - 1) * SECOND);
         case.same("granted after the end", case.take(&later, &key, 1).await.times(), 1);
-        case.charge(&later, &key, 1).await;
+        case.block(&later, &key, BlockStart::Started).await;
         let wait = case.look(&earlier, &key, 1).await.wait();
         case.same("the wait of a new block", wait, Wait::For(Duration::from_secs(after)));
     }
@@ -85,7 +85,7 @@ pub(super) async fn another_time_changes_no_block_that_runs(case: &Case) {
 pub(super) async fn a_clock_that_steps_back_blocks_no_key_for_longer_than_its_block(case: &Case) {
     let (block, other, key) = (block_of(case, 90), block_of(case, 5), Key::from("caller"));
     case.advance(10_000 * SECOND);
-    case.charge(&block, &key, 1).await;
+    case.block(&block, &key, BlockStart::Started).await;
     let now = case.time.now();
     case.time.set(Timestamp::from_micros(now.as_micros() - 9_000 * SECOND));
     case.same("granted after the step", case.take(&other, &key, 1).await.times(), 0);

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Check, Grant, Key, ManualClock, Policy, Quota, Renewal, Settled, Stamp, Status, Times,
-    Timestamp, Verdict, Wait,
+    Algorithm, BlockStart, Check, Grant, Key, ManualClock, Policy, Quota, Renewal, Settled, Stamp, Status,
+    Times, Timestamp, Verdict, Wait,
 };
 
 use super::excuses::{Denials, Excuses};
@@ -98,7 +98,7 @@ impl Case {
     }
 
     pub(super) async fn refund_all(&self, grants: &[Grant<'_>]) {
-        self.answered("refund", self.store.refund(grants).wait().await);
+        self.answered("refund", self.store.refund(grants).await);
     }
 
     pub(super) async fn renew(&self, grants: &[Grant<'_>]) -> Vec<Renewal> {
@@ -118,6 +118,12 @@ impl Case {
         self.settle(&[nothing(policy, key)], units).await
     }
 
+    /// Blocks a key, and fails unless that has this outcome.
+    pub(super) async fn block(&self, policy: &Policy, key: &Key, expected: BlockStart) {
+        let start = self.answered("block", self.store.block(policy, key).await);
+        self.same("the start of a block", start, expected);
+    }
+
     /// Fails unless a charge of these units has this outcome.
     pub(super) async fn charged(&self, policy: &Policy, key: &Key, units: u64, due: (u64, u64, u64)) {
         let Settled { charged, debt, forgiven, .. } = self.charge(policy, key, units).await;
@@ -126,7 +132,7 @@ impl Case {
     }
 
     pub(super) async fn reset(&self, key: &Key, policies: &[&Policy]) {
-        self.answered("reset", self.store.reset(key, policies).wait().await);
+        self.answered("reset", self.store.reset(key, policies).await);
     }
 
     pub(super) fn advance(&self, micros: u64) {

@@ -1,6 +1,6 @@
 //! Cases of concurrent requests.
 
-use std::future::{Future, poll_fn, ready};
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -64,8 +64,8 @@ pub(super) async fn ask_all(case: &Case, requests: &[(Check<'_>, Times)]) -> Vec
 
 /// Sends `EACH` refunds from every caller. `grant` returns the grant of the n-th refund.
 pub(super) async fn all_refunded<'a>(case: &Case, grant: impl Fn(usize) -> Grant<'a> + Sync) {
-    let first = case.store.refund(&[grant(0)]);
-    let replies = begin(case, matches!(first, Reply::Now(_)), |n| case.store.refund(&[grant(n)]));
+    let first = begun(case.store.refund(&[grant(0)]));
+    let replies = begin(case, matches!(first, Reply::Now(_)), |n| begun(case.store.refund(&[grant(n)])));
     let replies = std::iter::once(first).chain(replies).map(|reply| Box::pin(reply.wait())).collect();
     for answer in join(replies).await {
         case.answered("a concurrent refund", answer);
@@ -103,7 +103,7 @@ pub(super) async fn concurrent_refunds_and_requests_are_counted_once(case: &Case
         let taken = case.store.acquire(&one, Times::ONCE);
         let mut is_immediate = matches!(taken, Reply::Now(_));
         let taken = case.answered("acquire", taken.wait().await);
-        let given_back = case.store.refund(&[grant(taken.each()[0].stamp())]);
+        let given_back = begun(case.store.refund(&[grant(taken.each()[0].stamp())]));
         is_immediate &= matches!(given_back, Reply::Now(_));
         case.answered("refund", given_back.wait().await);
         let mut stamps = Vec::new();
@@ -112,7 +112,7 @@ pub(super) async fn concurrent_refunds_and_requests_are_counted_once(case: &Case
         }
         let replies = begin(case, is_immediate, |n| match n % 2 {
             0 => Ok(case.store.acquire(&one, Times::ONCE)),
-            _ => Err(case.store.refund(&[grant(stamps[n / 2])])),
+            _ => Err(begun(case.store.refund(&[grant(stamps[n / 2])]))),
         });
         let answers = replies.into_iter().map(|reply| {
             Box::pin(async {
@@ -140,13 +140,13 @@ pub(super) async fn concurrent_charges_and_requests_are_counted_once(case: &Case
         let is_immediate = matches!(case.store.acquire(&one, Times::LOOK), Reply::Now(_));
         let replies = begin(case, is_immediate, |n| match n % 2 {
             0 => Ok(case.store.acquire(&one, Times::ONCE)),
-            _ => Err(started(case.store.settle(&no_grant, 1))),
+            _ => Err(begun(case.store.settle(&no_grant, 1))),
         });
         let answers = replies.into_iter().map(|reply| {
             Box::pin(async {
                 match reply {
                     Ok(taken) => Ok(case.answered("an acquire among charges", taken.wait().await)),
-                    Err(charged) => Err(case.answered("a charge among acquires", charged.await)),
+                    Err(charged) => Err(case.answered("a charge among acquires", charged.wait().await)),
                 }
             })
         });
@@ -172,11 +172,11 @@ pub(super) async fn concurrent_charges_and_requests_are_counted_once(case: &Case
     }
 }
 
-/// Polls a future once, since a correction asks nothing before.
-fn started<T: Send + 'static>(mut future: BoxFuture<'_, T>) -> BoxFuture<'_, T> {
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => Box::pin(ready(answer)),
-        Poll::Pending => future,
+/// Polls the end of a grant once where it is made.
+fn begun<T>(mut end: BoxFuture<T>) -> ReplyOf<T> {
+    match end.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => Reply::Now(answer),
+        Poll::Pending => Reply::Later(end),
     }
 }
 

@@ -50,7 +50,7 @@ use totals::Totals;
 ///
 /// use tollgate_conformance::Suite;
 /// use tollgate_core::algorithm::State;
-/// use tollgate_core::{Check, Clock, Grant, Key, Policy, Reply, Store, Times, Verdict};
+/// use tollgate_core::{Check, Clock, End, Grant, Key, Policy, Reply, Store, Times, Verdict};
 ///
 /// /// A store with a single lock: slow under load, but correct.
 /// #[derive(Clone)]
@@ -80,7 +80,6 @@ use totals::Totals;
 /// impl Store for OneLock {
 ///     type Error = Infallible;
 ///     type Acquire = Ready<Result<Verdict, Infallible>>;
-///     type Done = Ready<Result<(), Infallible>>;
 ///
 ///     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
 ///         let mut states = self.states.lock().unwrap();
@@ -114,7 +113,7 @@ use totals::Totals;
 ///         Reply::Now(Ok(Verdict::new(granted, delay, of_check.into_iter().map(|at| statuses[at]))))
 ///     }
 ///
-///     fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+///     fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
 ///         let mut states = self.states.lock().unwrap();
 ///         let now = self.clock.now();
 ///         for grant in grants {
@@ -122,15 +121,15 @@ use totals::Totals;
 ///                 state.refund(grant.policy, now, grant.units, grant.stamp);
 ///             }
 ///         }
-///         Reply::Now(Ok(()))
+///         ready(Ok(()))
 ///     }
 ///
-///     fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+///     fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
 ///         let mut states = self.states.lock().unwrap();
 ///         for policy in policies {
 ///             states.remove(&(policy.scope().into(), key.clone()));
 ///         }
-///         Reply::Now(Ok(()))
+///         ready(Ok(()))
 ///     }
 /// }
 ///

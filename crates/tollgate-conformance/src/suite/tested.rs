@@ -4,44 +4,53 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 
-use tollgate_core::{Check, Grant, Key, Policy, Renewal, Reply, Settled, Store, Times, Verdict};
+use tollgate_core::{
+    BlockStart, Check, Grant, Key, Policy, Renewal, Reply, Settled, Store, Times, Verdict, renewals,
+};
 
-pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
 
 /// The reply of a store whose error is text.
-pub(super) type ReplyOf<T> = Reply<Result<T, String>, BoxFuture<'static, Result<T, String>>>;
+pub(super) type ReplyOf<T> = Reply<Result<T, String>, BoxFuture<T>>;
 
 /// [`Store`] as a trait object. A `BoxStore` shares one store among its clones, and the clones of
 /// the store itself are under test too.
 pub(super) trait Tested: Send + Sync {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> ReplyOf<Verdict>;
-    fn refund(&self, grants: &[Grant<'_>]) -> ReplyOf<()>;
-    fn settle<'a>(&'a self, grants: &'a [Grant<'a>], total: u64) -> BoxFuture<'a, Result<Settled, String>>;
-    fn renew<'a>(&'a self, grants: &'a [Grant<'a>]) -> BoxFuture<'a, Result<Vec<Renewal>, String>>;
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> ReplyOf<()>;
+    fn refund(&self, grants: &[Grant<'_>]) -> BoxFuture<()>;
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> BoxFuture<Settled>;
+    fn renew(&self, grants: &[Grant<'_>]) -> BoxFuture<Vec<Renewal>>;
+    fn block(&self, policy: &Policy, key: &Key) -> BoxFuture<BlockStart>;
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxFuture<()>;
     fn cloned(&self) -> Box<dyn Tested>;
 }
 
 impl<S: Store<Error: Debug>> Tested for S {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> ReplyOf<Verdict> {
-        with_text(Store::acquire(self, set, times))
+        match Store::acquire(self, set, times) {
+            // An answer that is available immediately is under test too.
+            Reply::Now(answer) => Reply::Now(answer.map_err(|error| format!("{error:?}"))),
+            Reply::Later(future) => Reply::Later(with_text(future)),
+        }
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> ReplyOf<()> {
+    fn refund(&self, grants: &[Grant<'_>]) -> BoxFuture<()> {
         with_text(Store::refund(self, grants))
     }
 
-    fn settle<'a>(&'a self, grants: &'a [Grant<'a>], total: u64) -> BoxFuture<'a, Result<Settled, String>> {
-        Box::pin(
-            async move { Store::settle(self, grants, total).await.map_err(|error| format!("{error:?}")) },
-        )
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> BoxFuture<Settled> {
+        with_text(Store::settle(self, grants, total))
     }
 
-    fn renew<'a>(&'a self, grants: &'a [Grant<'a>]) -> BoxFuture<'a, Result<Vec<Renewal>, String>> {
-        Box::pin(async move { Store::renew(self, grants).await.map_err(|error| format!("{error:?}")) })
+    fn renew(&self, grants: &[Grant<'_>]) -> BoxFuture<Vec<Renewal>> {
+        with_text(renewals(self, grants))
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> ReplyOf<()> {
+    fn block(&self, policy: &Policy, key: &Key) -> BoxFuture<BlockStart> {
+        with_text(Store::block(self, policy, key, None))
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxFuture<()> {
         with_text(Store::reset(self, key, policies))
     }
 
@@ -50,13 +59,6 @@ impl<S: Store<Error: Debug>> Tested for S {
     }
 }
 
-/// Keeps an answer that is available immediately, which is under test too.
-fn with_text<T: 'static, E: Debug + 'static>(
-    reply: Reply<Result<T, E>, impl Future<Output = Result<T, E>> + Send + 'static>,
-) -> ReplyOf<T> {
-    let text = |error: E| format!("{error:?}");
-    match reply {
-        Reply::Now(answer) => Reply::Now(answer.map_err(text)),
-        Reply::Later(future) => Reply::Later(Box::pin(async move { future.await.map_err(text) })),
-    }
+fn with_text<T, E: Debug>(answer: impl Future<Output = Result<T, E>> + Send + 'static) -> BoxFuture<T> {
+    Box::pin(async move { answer.await.map_err(|error| format!("{error:?}")) })
 }

@@ -7,19 +7,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::key::Key;
+use crate::policy::share::Share;
 use crate::policy::{Policy, PolicyError};
 use crate::store::Store;
+use crate::store::block_start::BlockStart;
 use crate::store::check::{Check, Grant, Times};
+use crate::store::end::End;
 use crate::store::error::StoreError;
-use crate::store::renewal::Renewal;
+use crate::store::renewal::RenewalReport;
 use crate::store::reply::Reply;
 use crate::store::sent_claims::SentClaims;
 use crate::store::settled::Settled;
 use crate::store::verdict::Verdict;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-/// A future that borrows what it was made of.
-type BorrowedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type BoxReply<T> = Reply<T, BoxFuture<T>>;
 
 /// A [`Store`] of any type with the error `E`, for a program that chooses its store at run time.
@@ -48,14 +49,14 @@ impl<E> fmt::Debug for BoxStore<E> {
 /// [`Store`] without its associated futures, so that it is dyn-compatible.
 trait ErasedStore<E>: Send + Sync {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> BoxReply<Result<Verdict, E>>;
-    fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>>;
-    fn settle<'a>(&'a self, grants: &'a [Grant<'a>], total: u64) -> BorrowedFuture<'a, Result<Settled, E>>;
-    fn renew<'a>(&'a self, grants: &'a [Grant<'a>]) -> BorrowedFuture<'a, Result<Vec<Renewal>, E>>;
-    fn node_of(&self, key: &Key) -> u64;
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>>;
+    fn refund(&self, grants: &[Grant<'_>]) -> BoxFuture<Result<(), E>>;
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> BoxFuture<Result<Settled, E>>;
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> BoxFuture<Result<(), E>>;
+    fn block(&self, policy: &Policy, key: &Key, share: Option<Share>) -> BoxFuture<Result<BlockStart, E>>;
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxFuture<Result<(), E>>;
+    fn with_deadline(&self, deadline: Option<Duration>) -> BoxStore<E>;
     fn wait_limit(&self) -> Option<Duration>;
     fn sent_claims(&self) -> Option<&SentClaims>;
-    fn patient(&self) -> BoxStore<E>;
     fn in_shadow(&self) -> BoxStore<E>;
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError>;
 }
@@ -65,28 +66,33 @@ impl<S: Store> ErasedStore<S::Error> for S {
         boxed(Store::acquire(self, set, times))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), S::Error>> {
-        boxed(Store::refund(self, grants))
+    fn refund(&self, grants: &[Grant<'_>]) -> BoxFuture<Result<(), S::Error>> {
+        Box::pin(Store::refund(self, grants))
     }
 
-    fn settle<'a>(
-        &'a self,
-        grants: &'a [Grant<'a>],
-        total: u64,
-    ) -> BorrowedFuture<'a, Result<Settled, S::Error>> {
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> BoxFuture<Result<Settled, S::Error>> {
         Box::pin(Store::settle(self, grants, total))
     }
 
-    fn renew<'a>(&'a self, grants: &'a [Grant<'a>]) -> BorrowedFuture<'a, Result<Vec<Renewal>, S::Error>> {
-        Box::pin(Store::renew(self, grants))
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> BoxFuture<Result<(), S::Error>> {
+        Box::pin(Store::renew(self, grants, report))
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), S::Error>> {
-        boxed(Store::reset(self, key, policies))
+    fn block(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        share: Option<Share>,
+    ) -> BoxFuture<Result<BlockStart, S::Error>> {
+        Box::pin(Store::block(self, policy, key, share))
     }
 
-    fn node_of(&self, key: &Key) -> u64 {
-        Store::node_of(self, key)
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxFuture<Result<(), S::Error>> {
+        Box::pin(Store::reset(self, key, policies))
+    }
+
+    fn with_deadline(&self, deadline: Option<Duration>) -> BoxStore<S::Error> {
+        BoxStore::new(Store::with_deadline(self, deadline))
     }
 
     fn wait_limit(&self) -> Option<Duration> {
@@ -95,10 +101,6 @@ impl<S: Store> ErasedStore<S::Error> for S {
 
     fn sent_claims(&self) -> Option<&SentClaims> {
         Store::sent_claims(self)
-    }
-
-    fn patient(&self) -> BoxStore<S::Error> {
-        BoxStore::new(Store::patient(self))
     }
 
     fn in_shadow(&self) -> BoxStore<S::Error> {
@@ -120,30 +122,33 @@ fn boxed<T>(reply: Reply<T, impl Future<Output = T> + Send + 'static>) -> BoxRep
 impl<E: StoreError> Store for BoxStore<E> {
     type Error = E;
     type Acquire = BoxFuture<Result<Verdict, E>>;
-    type Done = BoxFuture<Result<(), E>>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> BoxReply<Result<Verdict, E>> {
         self.0.acquire(set, times)
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> BoxReply<Result<(), E>> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), E> + use<E> {
         self.0.refund(grants)
     }
 
-    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, E> {
-        self.0.settle(grants, total).await
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl End<Settled, E> + use<E> {
+        self.0.settle(grants, total)
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, E> {
-        self.0.renew(grants).await
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), E> + use<E> {
+        self.0.renew(grants, report)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> BoxReply<Result<(), E>> {
+    fn block(&self, policy: &Policy, key: &Key, share: Option<Share>) -> impl End<BlockStart, E> + use<E> {
+        self.0.block(policy, key, share)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), E> + use<E> {
         self.0.reset(key, policies)
     }
 
-    fn node_of(&self, key: &Key) -> u64 {
-        self.0.node_of(key)
+    fn with_deadline(&self, deadline: Option<Duration>) -> BoxStore<E> {
+        self.0.with_deadline(deadline)
     }
 
     fn wait_limit(&self) -> Option<Duration> {
@@ -152,10 +157,6 @@ impl<E: StoreError> Store for BoxStore<E> {
 
     fn sent_claims(&self) -> Option<&SentClaims> {
         self.0.sent_claims()
-    }
-
-    fn patient(&self) -> BoxStore<E> {
-        self.0.patient()
     }
 
     fn in_shadow(&self) -> BoxStore<E> {

@@ -1,7 +1,9 @@
 //! The contract of a store, which keeps usage and decides.
 
+pub(crate) mod block_start;
 pub(crate) mod boxed;
 pub(crate) mod check;
+pub(crate) mod end;
 pub(crate) mod error;
 pub(crate) mod renewal;
 pub(crate) mod reply;
@@ -10,21 +12,26 @@ pub(crate) mod settled;
 pub(crate) mod source;
 pub(crate) mod verdict;
 
-use std::future::Future;
+use std::future::{Future, ready};
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use crate::key::Key;
+use crate::policy::share::Share;
 use crate::policy::{Policy, PolicyError};
 use crate::quota::Quota;
+use crate::store::block_start::BlockStart;
 use crate::store::check::{Check, Grant, Times};
+use crate::store::end::End;
 use crate::store::error::StoreError;
-use crate::store::renewal::Renewal;
+use crate::store::renewal::{Renewal, RenewalReport};
 use crate::store::reply::Reply;
 use crate::store::sent_claims::SentClaims;
 use crate::store::settled::{Settled, granted};
-use crate::store::verdict::{Status, Verdict};
+use crate::store::verdict::{Stamp, Status, Verdict};
 
 /// Holds the state of every (policy, key) pair and decides atomically.
 ///
@@ -45,6 +52,19 @@ use crate::store::verdict::{Status, Verdict};
 ///   [renewed](Store::renew), or is kept until it is released: see
 ///   [`Status::ends_after`](crate::Status::ends_after).
 ///
+/// # How a grant ends
+/// [`Store::acquire`] is polled by a request. [`Store::refund`], [`Store::settle`],
+/// [`Store::renew`], [`Store::block`] and [`Store::reset`] end what was granted. Their futures
+/// borrow nothing, so they can go on in a task: an implementation returns `impl End<(), E> +
+/// use<>`, or `use<S>` with its type parameters.
+///
+/// Such an operation may begin where it is called, or at its first poll. So poll its future once
+/// where it is made: a store in memory has then done it, without a runtime. The future may be
+/// polled for the second time in another runtime, and needs no timer before that.
+///
+/// Dropped later, the operation may or may not have been executed. Nothing may send it again after
+/// an error, unless [nothing was executed](StoreError::executed_nothing).
+///
 /// Stores are handles: clones share their state.
 pub trait Store: Clone + Send + Sync + 'static {
     /// The error of this store: [`std::convert::Infallible`] if it always answers. Any other type
@@ -52,8 +72,6 @@ pub trait Store: Clone + Send + Sync + 'static {
     type Error: StoreError;
     /// The future of a verdict.
     type Acquire: Future<Output = Result<Verdict, Self::Error>> + Send + 'static;
-    /// The future of a refund or a reset.
-    type Done: Future<Output = Result<(), Self::Error>> + Send + 'static;
 
     /// Acquires the whole set as often as `times` allows, all or nothing.
     ///
@@ -92,7 +110,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     ///
     /// Do not refund a grant that is older than a [reset](Store::reset), which has already returned
     /// its units. Such a refund is taken from later grants, if those are large enough.
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Self::Error>, Self::Done>;
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Self::Error> + use<Self>;
 
     /// Corrects the charge of grants to the `total` of units that were used. The grants are of one
     /// policy and key, in the order in which they were made.
@@ -104,21 +122,19 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// it. What exceeds that too is forgiven. A leaky bucket has no debt, and forgives all. Quota
     /// and capacity are those of all callers, also for grants of a [class](Policy::leaving).
     ///
-    /// Nothing is asked before the first poll. Dropping the future later may or may not correct the
-    /// charge. A correction has no identity, so nothing may send it again after an error.
-    ///
     /// The default refunds or acquires. A wrapper must override it, or its own rule for a verdict
     /// decides.
-    fn settle(
-        &self,
-        grants: &[Grant<'_>],
-        total: u64,
-    ) -> impl Future<Output = Result<Settled, Self::Error>> + Send {
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl End<Settled, Self::Error> + use<Self> {
         settle(self, grants, total)
     }
 
     /// Renews slots of [`Algorithm::InFlight`](crate::Algorithm::InFlight): each is held for
-    /// another time to live. Returns what became of each grant, in order.
+    /// another time to live. Calls `report` with the place of each grant and what became of it, as
+    /// soon as that is known. What is not reported when the future ends is
+    /// [unanswered](Renewal::Unanswered).
+    ///
+    /// A store of several nodes renews the slots of each node by a call of its own, so that a node
+    /// that does not answer costs no slot of the others. It fails only if no node answers.
     ///
     /// A slot that the store does not know, because its time to live has ended or the store has
     /// lost it, is taken again if there is room. So nothing may renew a slot that it has begun to
@@ -126,39 +142,51 @@ pub trait Store: Clone + Send + Sync + 'static {
     ///
     /// The default is for a store that keeps each slot until it is released, such as one of
     /// [`State`](crate::algorithm::State)s: all are held. A wrapper must override it.
-    fn renew(&self, grants: &[Grant<'_>]) -> impl Future<Output = Result<Vec<Renewal>, Self::Error>> + Send {
-        let held = vec![Renewal::Held; grants.len()];
-        async { Ok(held) }
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), Self::Error> + use<Self> {
+        (0..grants.len()).for_each(|at| report(at, Renewal::Held));
+        ready(Ok(()))
     }
 
-    /// Returns the number of the node that holds the state of a key. Slots of several nodes are
-    /// [renewed](Store::renew) by a call for each, so that one that does not answer costs no slot
-    /// of the others. The number of a key may change.
+    /// Blocks a key by a policy of [`Algorithm::Block`](crate::Algorithm::Block): see
+    /// [`Policy::block`]. `share` is the [`Verdict::share`] of the denial that was one too many.
     ///
-    /// The default is 0: one node holds all keys. A wrapper must override it.
-    fn node_of(&self, key: &Key) -> u64 {
-        let _ = key;
-        0
+    /// A block that goes on is not started again, and ends when it would have.
+    ///
+    /// The default charges one unit that no grant has paid, which is how a
+    /// [`State`](crate::algorithm::State) starts a block. A wrapper must override it.
+    fn block(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        share: Option<Share>,
+    ) -> impl End<BlockStart, Self::Error> + use<Self> {
+        let unpaid = Grant { policy, key, units: 0, stamp: Stamp::default(), share };
+        let settled = settle(self, &[unpaid], 1);
+        async move { Ok(BlockStart::of(settled.await?)) }
     }
 
-    /// Ends each wait for a verdict, a refund or a reset after `limit`, counted from the call. The
-    /// error has the kind [`ErrorKind::Timeout`](crate::ErrorKind::Timeout).
+    /// Returns a handle whose waits end after `deadline`, counted from the call, or without a
+    /// deadline: its futures then wait as long as the store takes. It replaces the deadline of this
+    /// handle. The error has the kind [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), and the
+    /// store may still execute the operation. Callers never pass zero.
     ///
-    /// This applies to this handle and to clones made of it later. The store may still execute the
-    /// operation. The shortest of several limits holds. Callers never pass zero.
+    /// Without a deadline are operations that no request waits for, such as the fetch of a lease,
+    /// whose answer is worth something however late.
     ///
-    /// Returns whether the store enforces the limit; the default does not. If `false`, the caller
-    /// sets a timer for each wait, which costs more.
-    fn end_waits_after(&mut self, limit: Duration) -> bool {
-        let _ = limit;
-        false
+    /// The default returns a clone, for a store that ends no waits: a
+    /// [timeout](Store::wait_limit) around it then sets a timer for each wait, which costs more. A
+    /// wrapper must override it.
+    #[must_use]
+    fn with_deadline(&self, deadline: Option<Duration>) -> Self {
+        let _ = deadline;
+        self.clone()
     }
 
-    /// Returns how long a wait for an answer takes at most, if this handle has such a limit: the
-    /// shortest of [`Store::end_waits_after`] and of wrappers. A caller that asks again for one
-    /// request does so within it.
+    /// Returns how long a wait for an answer takes at most: the deadline of
+    /// [`Store::with_deadline`], if this handle keeps it. A caller that asks again for one request
+    /// does so within it.
     ///
-    /// The default has none. A wrapper must override it.
+    /// The default has none. A store that ends waits, and a wrapper, must override it.
     fn wait_limit(&self) -> Option<Duration> {
         None
     }
@@ -170,20 +198,10 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// the slot would end. A grant is then refunded at once, with the rates of its set.
     ///
     /// The default has none. Then the caller runs each claim to its end and releases the slot, but
-    /// a claim that is answered after [`Store::end_waits_after`] holds its slot for a time to live.
-    /// A wrapper must override it.
+    /// a claim that is answered after its [deadline](Store::with_deadline) holds its slot for a
+    /// time to live. A wrapper must override it.
     fn sent_claims(&self) -> Option<&SentClaims> {
         None
-    }
-
-    /// Returns a handle without the limits of [`Store::end_waits_after`] and of wrappers: its
-    /// futures wait as long as the store takes. It is for operations that no request waits for,
-    /// such as the fetch of a lease, whose answer is worth something however late.
-    ///
-    /// The default returns a clone. A store that ends waits, and a wrapper, must override it.
-    #[must_use]
-    fn patient(&self) -> Self {
-        self.clone()
     }
 
     /// Returns a handle for checks that no request waits for, and that change nothing for others:
@@ -209,7 +227,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     }
 
     /// Forgets the usage of `policies` by `key`: the next request finds the full quota.
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Self::Error>, Self::Done>;
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Self::Error> + use<Self>;
 }
 
 /// [`Store::settle`] by [`Store::refund`] and [`Store::acquire`], for a store that decides by
@@ -218,54 +236,98 @@ pub trait Store: Clone + Send + Sync + 'static {
 /// # Errors
 /// Those of these two. If more than `u32::MAX` units have to be charged, part of them may have
 /// been.
-pub async fn settle<S: Store>(store: &S, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
+pub fn settle<S: Store>(store: &S, grants: &[Grant<'_>], total: u64) -> impl End<Settled, S::Error> + use<S> {
     let granted = granted(grants);
-    if total > granted {
-        return match grants.last() {
-            Some(newest) => charge_beyond(store, newest, granted, total - granted).await,
-            None => Ok(Settled::unchanged(grants, total)),
+    let refund = refund_unused(store, grants, granted.saturating_sub(total));
+    let beyond = grants.last().filter(|_| total > granted).and_then(|newest| {
+        Some(Beyond {
+            store: store.clone(),
+            policy: newest.policy.numbers().with_debt()?,
+            key: newest.key.clone(),
+        })
+    });
+    async move {
+        if let Some(refund) = refund {
+            refund.await?;
+        }
+        let settled = Settled {
+            charged: granted.min(total),
+            forgiven: total.saturating_sub(granted),
+            ..Settled::default()
         };
+        match beyond {
+            Some(beyond) => beyond.charge(settled).await,
+            None => Ok(settled),
+        }
     }
-    let mut unused = granted - total;
+}
+
+/// [`Store::renew`] that waits for all answers: what became of each grant, in order.
+///
+/// # Errors
+/// Those of the store.
+pub fn renewals<S: Store>(store: &S, grants: &[Grant<'_>]) -> impl End<Vec<Renewal>, S::Error> + use<S> {
+    let each = Arc::new(Mutex::new(vec![Renewal::Unanswered; grants.len()]));
+    let seen = Arc::clone(&each);
+    let report = move |at: usize, renewal| {
+        if let Some(place) = seen.lock().unwrap_or_else(PoisonError::into_inner).get_mut(at) {
+            *place = renewal;
+        }
+    };
+    let renewed = store.renew(grants, Arc::new(report));
+    async move {
+        renewed.await?;
+        Ok(mem::take(&mut *each.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// Refunds that many units, from the newest grant backwards.
+fn refund_unused<S: Store>(
+    store: &S,
+    grants: &[Grant<'_>],
+    mut unused: u64,
+) -> Option<impl End<(), S::Error> + use<S>> {
     let newest_first = grants.iter().rev().map(|grant| {
         let units = grant.units.min(unused);
         unused -= units;
         Grant { units, ..*grant }
     });
     let refunds: SmallVec<[Grant<'_>; 1]> = newest_first.filter(|grant| grant.units > 0).collect();
-    if !refunds.is_empty() {
-        store.refund(&refunds).wait().await?;
-    }
-    Ok(Settled { charged: total, ..Settled::default() })
+    (!refunds.is_empty()).then(|| store.refund(&refunds))
 }
 
-/// Charges `used` units more than were granted, by acquiring them under a policy with debt.
-async fn charge_beyond<S: Store>(
-    store: &S,
-    newest: &Grant<'_>,
-    granted: u64,
-    used: u64,
-) -> Result<Settled, S::Error> {
-    let mut settled = Settled { charged: granted, forgiven: used, ..Settled::default() };
-    let Some(policy) = newest.policy.numbers().with_debt() else { return Ok(settled) };
-    let mut left = used.min(policy.capacity());
-    while left > 0 {
-        // No store grants more units in one call. If there are more than times, several at a time.
-        let most = left.min(Quota::MAX_UNITS);
-        let cost = most.div_ceil(u32::MAX.into());
-        let times = u32::try_from(most / cost).unwrap_or(u32::MAX);
-        let asked = [Check::new(&policy, newest.key, cost)];
-        let verdict = store.acquire(&asked, Times::up_to(times)).wait().await?;
-        let charged = u64::from(verdict.times()) * cost;
-        let remaining = verdict.each().first().map_or(0, Status::remaining);
-        settled.charged += charged;
-        settled.forgiven -= charged;
-        settled.debt += charged.min(policy.numbers().most_debt().saturating_sub(remaining));
-        left -= charged;
-        if verdict.times() < times {
-            // What is left of the debt is less than that cost.
-            left = left.min(cost - 1);
+/// Where to charge more than was granted.
+struct Beyond<S> {
+    store: S,
+    /// With debt.
+    policy: Policy,
+    key: Key,
+}
+
+impl<S: Store> Beyond<S> {
+    /// Charges what is forgiven so far, by acquiring it.
+    async fn charge(self, mut settled: Settled) -> Result<Settled, S::Error> {
+        let Beyond { store, policy, key } = self;
+        let mut left = settled.forgiven.min(policy.capacity());
+        while left > 0 {
+            // No store grants more units in one call. If there are more than times, several at a
+            // time.
+            let most = left.min(Quota::MAX_UNITS);
+            let cost = most.div_ceil(u32::MAX.into());
+            let times = u32::try_from(most / cost).unwrap_or(u32::MAX);
+            let reply = store.acquire(&[Check::new(&policy, &key, cost)], Times::up_to(times));
+            let verdict = reply.wait().await?;
+            let charged = u64::from(verdict.times()) * cost;
+            let remaining = verdict.each().first().map_or(0, Status::remaining);
+            settled.charged += charged;
+            settled.forgiven -= charged;
+            settled.debt += charged.min(policy.numbers().most_debt().saturating_sub(remaining));
+            left -= charged;
+            if verdict.times() < times {
+                // What is left of the debt is less than that cost.
+                left = left.min(cost - 1);
+            }
         }
+        Ok(settled)
     }
-    Ok(settled)
 }

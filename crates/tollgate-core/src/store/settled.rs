@@ -1,7 +1,6 @@
 //! What became of units that were used.
 
 use crate::store::check::Grant;
-use crate::store::error::StoreError;
 
 /// What became of units that were used: see [`Store::settle`](crate::Store::settle).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,16 +30,6 @@ impl Settled {
     pub fn unanswered(grants: &[Grant<'_>], total: u64) -> Settled {
         let granted = granted(grants);
         Settled { charged: granted.min(total), unknown: granted.abs_diff(total), ..Settled::default() }
-    }
-
-    /// That of grants whose correction to `total` failed: [unchanged](Settled::unchanged) if the
-    /// store certainly executed nothing, otherwise [unanswered](Settled::unanswered).
-    pub fn after_failure(error: &dyn StoreError, grants: &[Grant<'_>], total: u64) -> Settled {
-        if error.executed_nothing() {
-            Settled::unchanged(grants, total)
-        } else {
-            Settled::unanswered(grants, total)
-        }
     }
 }
 

@@ -9,8 +9,14 @@ use tollgate_core::{Clock, Timestamp, Verdict};
 
 use crate::error::{Cause, Error};
 
-/// Resolves to the answer for one caller. Refunds and resets get an empty verdict.
-pub(crate) type VerdictReceiver = oneshot::Receiver<Result<Answered, Error>>;
+/// Resolves to the answer for one caller.
+pub(crate) type AnswerReceiver<A> = oneshot::Receiver<Result<A, Error>>;
+
+/// For a check.
+pub(crate) type VerdictReceiver = AnswerReceiver<Answered>;
+
+/// For what goes back: whether each slot that was renewed is held.
+pub(crate) type ReturnReceiver = AnswerReceiver<Vec<bool>>;
 
 /// Refunds what a claim was granted.
 pub(crate) type Undo = Box<dyn FnOnce() + Send + Sync>;
@@ -59,22 +65,22 @@ pub(crate) struct Deadline {
     pub(crate) until: Timestamp,
 }
 
-pub(crate) struct Caller {
+pub(crate) struct Caller<A> {
     /// `None` after the caller has been notified that its deadline passed.
-    answer: Option<oneshot::Sender<Result<Answered, Error>>>,
+    answer: Option<oneshot::Sender<Result<A, Error>>>,
     deadline: Option<Deadline>,
     /// Whether what it is granted is refunded if it has gone.
     is_claim: bool,
 }
 
-impl Caller {
-    pub(crate) fn new(deadline: Option<Deadline>) -> (Caller, VerdictReceiver) {
+impl<A> Caller<A> {
+    pub(crate) fn new(deadline: Option<Deadline>) -> (Caller<A>, AnswerReceiver<A>) {
         let (answer, receiver) = oneshot::channel();
         (Caller { answer: Some(answer), deadline, is_claim: false }, receiver)
     }
 
     /// The same caller, whose grant is refunded if it has gone.
-    pub(super) fn claiming(self, is_claim: bool) -> Caller {
+    pub(super) fn claiming(self, is_claim: bool) -> Caller<A> {
         Caller { is_claim, ..self }
     }
 
@@ -101,8 +107,8 @@ impl Caller {
         self.deadline.map(|deadline| deadline.until)
     }
 
-    pub(super) fn notify(mut self, verdict: Result<impl Into<Answered>, Error>) {
-        self.send(verdict.map(Into::into));
+    pub(super) fn notify(mut self, answer: Result<impl Into<A>, Error>) {
+        self.send(answer.map(Into::into));
     }
 
     /// Notifies the caller of a failure, and keeps its place for a late answer.
@@ -110,26 +116,22 @@ impl Caller {
         self.send(Err(error.clone()));
     }
 
-    fn send(&mut self, verdict: Result<Answered, Error>) {
-        if let Some(answer) = self.answer.take() {
+    fn send(&mut self, answer: Result<A, Error>) {
+        if let Some(caller) = self.answer.take() {
             // An error means that the caller has left. What a claim was granted is then refunded.
-            let _ = answer.send(verdict);
+            let _ = caller.send(answer);
         }
     }
 
     /// Notifies the caller of the outcome of `steps`, or of a timeout at the deadline. Runs `steps`
     /// to their end in both cases.
-    pub(crate) async fn notify_in_time(
-        self,
-        clock: &Clock,
-        steps: impl Future<Output = Result<Answered, Error>>,
-    ) {
+    pub(crate) async fn notify_in_time(self, clock: &Clock, steps: impl Future<Output = Result<A, Error>>) {
         let Some(until) = self.until() else { return self.notify(steps.await) };
         let mut steps = pin!(steps);
         match timeout(span(clock.now(), until), &mut steps).await {
-            Ok(verdict) => self.notify(verdict),
+            Ok(answer) => self.notify(answer),
             Err(_) => {
-                self.notify(Err::<Answered, _>(Cause::Late.into()));
+                self.notify(Err::<A, _>(Cause::Late.into()));
                 // Dropped, so that what a claim is granted now is refunded.
                 steps.await.map_or_else(drop, drop);
             }
@@ -138,14 +140,14 @@ impl Caller {
 }
 
 /// Collects callers whose deadline has passed. They are notified after the locks are released.
-pub(super) struct Overdue {
+pub(super) struct Overdue<A> {
     now: Timestamp,
-    late: Vec<(oneshot::Sender<Result<Answered, Error>>, Error)>,
+    late: Vec<(oneshot::Sender<Result<A, Error>>, Error)>,
     next: Option<Timestamp>,
 }
 
-impl Overdue {
-    pub(super) fn new(now: Timestamp) -> Overdue {
+impl<A> Overdue<A> {
+    pub(super) fn new(now: Timestamp) -> Overdue<A> {
         Overdue { now, late: Vec::new(), next: None }
     }
 
@@ -157,9 +159,12 @@ impl Overdue {
     pub(super) fn take<'a>(
         &mut self,
         first: &mut Option<Timestamp>,
-        callers: impl Iterator<Item = &'a mut Caller>,
+        callers: impl Iterator<Item = &'a mut Caller<A>>,
         why: &mut dyn FnMut(Deadline) -> Error,
-    ) -> bool {
+    ) -> bool
+    where
+        A: 'a,
+    {
         let are_any = first.is_some_and(|first| first <= self.now);
         if are_any {
             *first = None;

@@ -54,10 +54,12 @@ struct Alike {
 /// grant.
 struct Set {
     keys: SetKeys,
-    callers: SmallVec<[Caller; 1]>,
+    callers: SmallVec<[Caller<Answered>; 1]>,
 }
 
 impl Load for CheckBatch {
+    type Answer = Answered;
+
     fn work(&self) -> u32 {
         self.work
     }
@@ -74,7 +76,11 @@ impl Load for CheckBatch {
         self.first_end
     }
 
-    fn take_overdue(&mut self, overdue: &mut Overdue, why: &mut dyn FnMut(Deadline) -> Error) -> bool {
+    fn take_overdue(
+        &mut self,
+        overdue: &mut Overdue<Answered>,
+        why: &mut dyn FnMut(Deadline) -> Error,
+    ) -> bool {
         let sets = self.groups.iter_mut().flat_map(|group| &mut group.sets);
         overdue.take(&mut self.first_end, sets.flat_map(|set| &mut set.callers), why)
     }
@@ -157,7 +163,7 @@ impl CheckBatch {
         request: AcquireRequest<'_>,
         hash: u64,
         log: SlidingLogLayout,
-        caller: Caller,
+        caller: Caller<Answered>,
         claims: Option<&Arc<Claims>>,
     ) {
         if self.claims.is_none() {
@@ -301,7 +307,7 @@ impl CheckBatch {
         }
     }
 
-    fn waiting_callers(&mut self) -> impl Iterator<Item = &mut Caller> {
+    fn waiting_callers(&mut self) -> impl Iterator<Item = &mut Caller<Answered>> {
         self.groups.iter_mut().flat_map(|group| &mut group.sets).flat_map(|set| &mut set.callers)
     }
 

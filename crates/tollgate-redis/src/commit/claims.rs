@@ -7,14 +7,14 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Quota, SentClaims, StoreError};
 
-use super::caller::VerdictReceiver;
+use super::caller::ReturnReceiver;
 use super::context::CallContext;
 use super::refund_batch::RefundEntry;
 use super::returns::Returns;
 use crate::error::{Cause, Error};
 
 /// Queues a part of [`Returns`].
-type SendRefunds = dyn Fn(u16, Vec<RefundEntry>) -> Result<VerdictReceiver, Error> + Send + Sync;
+type SendRefunds = dyn Fn(u16, Vec<RefundEntry>) -> Result<ReturnReceiver, Error> + Send + Sync;
 
 /// The pauses before a refund is sent again of which nothing was executed.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -31,7 +31,7 @@ impl Claims {
     pub(super) fn new(
         counts: SentClaims,
         context: Arc<CallContext>,
-        send: impl Fn(u16, Vec<RefundEntry>) -> Result<VerdictReceiver, Error> + Send + Sync + 'static,
+        send: impl Fn(u16, Vec<RefundEntry>) -> Result<ReturnReceiver, Error> + Send + Sync + 'static,
     ) -> Claims {
         Claims { counts, context, send: Box::new(send) }
     }

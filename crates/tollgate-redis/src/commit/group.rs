@@ -24,6 +24,9 @@ const MOST_REQUESTS: usize = 128;
 
 /// What one call carries: requests of one kind, and their callers.
 pub(super) trait Load: Default + Send + 'static {
+    /// What a caller gets.
+    type Answer: Send;
+
     /// The estimated work on the server, where a check of GCRA is 1.
     fn work(&self) -> u32;
 
@@ -38,7 +41,11 @@ pub(super) trait Load: Default + Send + 'static {
 
     /// Moves callers whose deadline has passed to `overdue`, with the error that `why` gives.
     /// Returns whether there were any.
-    fn take_overdue(&mut self, overdue: &mut Overdue, why: &mut dyn FnMut(Deadline) -> Error) -> bool;
+    fn take_overdue(
+        &mut self,
+        overdue: &mut Overdue<Self::Answer>,
+        why: &mut dyn FnMut(Deadline) -> Error,
+    ) -> bool;
 
     /// Forgets overdue callers, while the load is queued.
     fn drop_overdue(&mut self);
@@ -280,7 +287,7 @@ impl<L: Load> Group<L> {
     }
 
     /// Takes callers whose deadline has passed, in flight and queued. The queues stay locked.
-    fn take_overdue(&self) -> (MutexGuard<'_, Queues<L>>, Overdue) {
+    fn take_overdue(&self) -> (MutexGuard<'_, Queues<L>>, Overdue<L::Answer>) {
         let now = self.context.waits.now();
         let mut overdue = Overdue::new(now);
         let mut guard = self.queues();

@@ -48,7 +48,7 @@ use refund_batch::RefundBatch;
 use return_kind::ReturnKind;
 
 pub(crate) use acquire_request::{AcquireRequest, Pair, SetKeys};
-pub(crate) use caller::{Answered, Caller, Deadline, Undo, VerdictReceiver};
+pub(crate) use caller::{AnswerReceiver, Answered, Caller, Deadline, ReturnReceiver, Undo, VerdictReceiver};
 pub(crate) use check_batch::refunds;
 pub(crate) use claims::Claims;
 pub(crate) use context::CallContext;
@@ -139,7 +139,7 @@ impl Commit {
         slot: u16,
         entries: Vec<RefundEntry>,
         deadline: Option<Deadline>,
-    ) -> Result<VerdictReceiver, Error> {
+    ) -> Result<ReturnReceiver, Error> {
         give_back(&self.returns, slot, entries, deadline)
     }
 
@@ -166,7 +166,7 @@ fn give_back(
     slot: u16,
     entries: Vec<RefundEntry>,
     deadline: Option<Deadline>,
-) -> Result<VerdictReceiver, Error> {
+) -> Result<ReturnReceiver, Error> {
     let (caller, answer) = Caller::new(deadline);
     let kind = entries.first().map_or(ReturnKind::Refund, RefundEntry::kind);
     let work = entries.iter().map(RefundEntry::work).fold(0, u32::saturating_add);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use bb8_redis::redis::{Cmd, Value};
-use tollgate_core::{Policy, Stamp, Status, Timestamp, Verdict, Wait};
+use tollgate_core::{Policy, Stamp, Timestamp};
 
 use super::caller::{Caller, Deadline, Overdue, sooner};
 use super::context::CallContext;
@@ -42,15 +42,18 @@ impl RefundEntry {
         RefundEntry::Refund { name: names.of(key, &args.policy), args, stamp, total }
     }
 
-    pub(crate) fn renewal(
-        names: &KeyNames,
-        key: &BoundedKey,
-        policy: &Policy,
-        stamp: Stamp,
-        claims: bool,
-    ) -> RefundEntry {
+    /// Renews a slot, if it is still held.
+    pub(crate) fn renewal(names: &KeyNames, key: &BoundedKey, policy: &Policy, stamp: Stamp) -> RefundEntry {
         let args = ScriptArgs::new(policy, 0, names.log);
-        RefundEntry::Renewal { name: names.of(key, policy), args, stamp, claims }
+        RefundEntry::Renewal { name: names.of(key, policy), args, stamp, claims: false }
+    }
+
+    /// The same renewal, which claims a slot again that is not held any more.
+    pub(crate) fn claiming(mut self) -> RefundEntry {
+        if let RefundEntry::Renewal { claims, .. } = &mut self {
+            *claims = true;
+        }
+        self
     }
 
     /// Those of a key under a policy, of its present layout and of an earlier one.
@@ -159,7 +162,7 @@ const MOST_KEYS: usize = 4_000;
 
 struct RefundRequest {
     entries: Vec<RefundEntry>,
-    caller: Caller,
+    caller: Caller<Vec<bool>>,
 }
 
 impl RefundRequest {
@@ -170,6 +173,8 @@ impl RefundRequest {
 }
 
 impl Load for RefundBatch {
+    type Answer = Vec<bool>;
+
     fn work(&self) -> u32 {
         self.work
     }
@@ -186,7 +191,11 @@ impl Load for RefundBatch {
         self.first_end
     }
 
-    fn take_overdue(&mut self, overdue: &mut Overdue, why: &mut dyn FnMut(Deadline) -> Error) -> bool {
+    fn take_overdue(
+        &mut self,
+        overdue: &mut Overdue<Vec<bool>>,
+        why: &mut dyn FnMut(Deadline) -> Error,
+    ) -> bool {
         // They are sent all the same, so no error may say that Redis was not asked.
         let mut why = |deadline| match why(deadline) {
             error if error.is_overloaded() => Cause::Late.into(),
@@ -220,13 +229,12 @@ impl Load for RefundBatch {
     fn answer(self, answer: Result<Value, Error>, _: &dyn Fn(Timestamp)) {
         let mut held = self.held(&answer).into_iter();
         for request in self.requests {
-            let held = held.by_ref().take(request.entries.len());
-            let renewals: Vec<Status> = held.flatten().map(renewed).collect();
+            let renewals: Vec<bool> = held.by_ref().take(request.entries.len()).flatten().collect();
             let is_garbled =
                 renewals.len() < request.entries.iter().filter(|entry| entry.is_renewal()).count();
             request.caller.notify(match &answer {
                 Ok(_) if is_garbled => Err(Cause::Garbled.into()),
-                Ok(_) => Ok(Verdict::new(0, Duration::ZERO, renewals)),
+                Ok(_) => Ok(renewals),
                 Err(error) => Err(error.clone()),
             });
         }
@@ -243,7 +251,7 @@ impl Load for RefundBatch {
 }
 
 impl RefundBatch {
-    pub(super) fn push(&mut self, entries: Vec<RefundEntry>, caller: Caller) {
+    pub(super) fn push(&mut self, entries: Vec<RefundEntry>, caller: Caller<Vec<bool>>) {
         self.first_end = sooner(self.first_end, caller.until());
         for entry in &entries {
             self.work = self.work.saturating_add(entry.work());
@@ -326,11 +334,6 @@ impl RefundBatch {
     }
 }
 
-/// Whether a slot is held, as the units that remain to its holder.
-fn renewed(is_held: bool) -> Status {
-    Status::new(is_held.into(), Wait::None, Duration::ZERO, Stamp::default())
-}
-
 #[cfg(test)]
 mod tests {
     use tollgate_core::{Key, Quota};
@@ -349,10 +352,10 @@ mod tests {
             batch.push(vec![entry], caller);
             answer
         };
-        let kept = push(RefundEntry::renewal(&names, &key, &slots, stamp, true));
-        for claims in [true, false] {
-            drop(push(RefundEntry::renewal(&names, &key, &slots, stamp, claims)));
-        }
+        let renewal = || RefundEntry::renewal(&names, &key, &slots, stamp);
+        let kept = push(renewal().claiming());
+        drop(push(renewal().claiming()));
+        drop(push(renewal()));
         for policy in [&slots, &bucket] {
             let args = ScriptArgs::new(policy, 1, names.log);
             drop(push(RefundEntry::refund(&names, &key, args, stamp)));

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use super::backoff::Backoff;
 use super::call::{CallOutcome, MAX_TIMEOUTS, query, server_kind};
-use super::open::{Address, End, Opened, Timeouts, open};
+use super::open::{Address, ConnectionEnd, Opened, Timeouts, open};
 use crate::error::{Cause, Error, LateAnswer, next_call};
 
 pub(crate) struct ClusterNode {
@@ -47,7 +47,7 @@ pub(super) struct NodeConn {
 }
 
 struct Health {
-    end: End,
+    end: ConnectionEnd,
     broken: AtomicBool,
     /// How many calls in a row timed out.
     timeouts: AtomicU32,

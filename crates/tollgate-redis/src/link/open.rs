@@ -26,21 +26,21 @@ pub(crate) struct Timeouts {
 /// A connection that has answered.
 pub(super) struct Opened {
     pub(super) connection: MultiplexedConnection,
-    pub(super) end: End,
+    pub(super) end: ConnectionEnd,
 }
 
 /// How the end of an idle connection is noticed.
 #[derive(Clone)]
-pub(super) enum End {
+pub(super) enum ConnectionEnd {
     /// Set when the connection ends. Only RESP3 reports that.
     Reported(Arc<AtomicBool>),
     /// RESP2: a connection that was idle is tried with a `PING` before it is used.
     Unreported,
 }
 
-impl End {
+impl ConnectionEnd {
     pub(super) fn is_reported(&self) -> bool {
-        matches!(self, End::Reported(dead) if dead.load(Ordering::Acquire))
+        matches!(self, ConnectionEnd::Reported(dead) if dead.load(Ordering::Acquire))
     }
 }
 
@@ -71,7 +71,7 @@ async fn open_resp3(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, 
     {
         return Err(error);
     }
-    Ok(Opened { connection, end: End::Reported(dead) })
+    Ok(Opened { connection, end: ConnectionEnd::Reported(dead) })
 }
 
 pub(super) async fn open_resp2(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
@@ -80,7 +80,7 @@ pub(super) async fn open_resp2(info: ConnectionInfo, timeouts: Timeouts) -> Resu
     let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))?;
     let mut connection = client.get_multiplexed_async_connection_with_config(&config(timeouts)).await?;
     ping(&mut connection).await?;
-    Ok(Opened { connection, end: End::Unreported })
+    Ok(Opened { connection, end: ConnectionEnd::Unreported })
 }
 
 /// Fails if the server does not answer, or refuses the connection. A missing permission is an

@@ -17,7 +17,7 @@ use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
 use super::call::{Build, CallOutcome, MAX_TIMEOUTS, Text, cause, is_replica, query, server_kind};
-use super::open::{End, Opened, Timeouts, open, open_resp2, ping};
+use super::open::{ConnectionEnd, Opened, Timeouts, open, open_resp2, ping};
 use super::proxy_check::ShardingCheck;
 use super::sentinels::Sentinels;
 use crate::error::{Cause, Error, LateAnswer};
@@ -251,7 +251,7 @@ impl Manager {
             }
             opened => opened?,
         };
-        if let End::Reported(_) = opened.end {
+        if let ConnectionEnd::Reported(_) = opened.end {
             self.has_resp3.store(true, Ordering::Relaxed);
         }
         Ok(opened)
@@ -295,7 +295,7 @@ impl ManageConnection for Manager {
 
 pub(crate) struct Conn {
     inner: MultiplexedConnection,
-    end: End,
+    end: ConnectionEnd,
     broken: bool,
     /// How many calls in a row timed out.
     timeouts: u32,
@@ -323,7 +323,7 @@ impl Conn {
 
     /// Tries a connection that was idle and would not report its end. True for all others.
     async fn answers_after_idling(&mut self) -> bool {
-        let End::Unreported = self.end else { return true };
+        let ConnectionEnd::Unreported = self.end else { return true };
         let now = self.clock.now();
         let is_idle = now >= mem::replace(&mut self.used, now).saturating_add(MAX_IDLE);
         !is_idle || ping(&mut self.inner).await.is_ok()

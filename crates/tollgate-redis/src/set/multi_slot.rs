@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Algorithm, Stamp, Status, Times, Verdict, Wait};
 
 use crate::commit::{
-    AcquireRequest, Answered, Commit, Pair, Returns, SetKeys, Undo, VerdictReceiver, refunds,
+    AcquireRequest, AnswerReceiver, Answered, Commit, Pair, Returns, SetKeys, Undo, VerdictReceiver, refunds,
 };
 use crate::error::Cause;
 use crate::error::Error;
@@ -68,7 +68,7 @@ pub(crate) async fn acquire(commit: &Commit, parts: &[SlotPart], times: Times) -
     if times.max() == 0 {
         return Ok(verdict(parts, 0, looks).into());
     }
-    let mut verdicts = all(parts.iter().map(|part| part.ask(commit, times, 1)).collect()).await;
+    let mut verdicts = ask_all(commit, parts, times, 1).await;
     let granted =
         verdicts.iter().map(|verdict| verdict.as_ref().map_or(0, Verdict::times)).min().unwrap_or(0);
     let granted = if granted < times.min() { 0 } else { granted };
@@ -106,7 +106,7 @@ fn undo(commit: &Commit, parts: &[SlotPart], verdicts: &[Verdict]) -> Undo {
 
 /// Sends all parts, those of one slot and one kind one after the other. Parts behind one that
 /// failed are not sent. Reports the first failure, after the others have been tried.
-pub(crate) async fn give_back(commit: &Commit, returns: Returns) -> Result<Verdict, Error> {
+pub(crate) async fn give_back(commit: &Commit, returns: Returns) -> Result<(), Error> {
     let mut returns = returns;
     let (mut failure, mut sent) = (None, 0);
     while let Some(next) = returns.send_next(|slot, part| commit.give_back(slot, part, None)) {
@@ -118,26 +118,37 @@ pub(crate) async fn give_back(commit: &Commit, returns: Returns) -> Result<Verdi
     match failure {
         Some(error) if sent > 1 => Err(error.of_part()),
         Some(error) => Err(error),
-        None => Ok(Verdict::without_statuses(0)),
+        None => Ok(()),
     }
 }
 
 /// Looks at all parts, for a caller that would acquire the set as often as the least that is asked
 /// for.
 async fn look(commit: &Commit, parts: &[SlotPart], times: Times) -> Vec<Result<Verdict, Error>> {
-    all(parts.iter().map(|part| part.ask(commit, Times::LOOK, times.min().max(1))).collect()).await
+    ask_all(commit, parts, Times::LOOK, times.min().max(1)).await
+}
+
+/// Asks for all parts, each of them `costs` times its costs.
+async fn ask_all(
+    commit: &Commit,
+    parts: &[SlotPart],
+    times: Times,
+    costs: u32,
+) -> Vec<Result<Verdict, Error>> {
+    let answers = all(parts.iter().map(|part| part.ask(commit, times, costs)).collect()).await;
+    answers.into_iter().map(|answer| answer.map(Answered::accept)).collect()
 }
 
 /// Waits for all answers. All were asked before the first is awaited.
-async fn all(asked: Vec<Result<VerdictReceiver, Error>>) -> Vec<Result<Verdict, Error>> {
-    let mut verdicts = Vec::with_capacity(asked.len());
+async fn all<A>(asked: Vec<Result<AnswerReceiver<A>, Error>>) -> Vec<Result<A, Error>> {
+    let mut answers = Vec::with_capacity(asked.len());
     for answer in asked {
-        verdicts.push(match answer {
-            Ok(answer) => answer.await.unwrap_or_else(|_| Err(Cause::Stopped.into())).map(Answered::accept),
+        answers.push(match answer {
+            Ok(answer) => answer.await.unwrap_or_else(|_| Err(Cause::Stopped.into())),
             Err(error) => Err(error),
         });
     }
-    verdicts
+    answers
 }
 
 /// Gives back what was granted more often than `keep` times.

@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tollgate_core::{Key, Policy, Reply, Settled};
+use tollgate_core::{Key, Policy, Settled};
 
 use super::reservation::{GrantStamp, Reservation};
 use crate::denial::Denial;
-use crate::ending::{EndPhase, Home, polled};
+use crate::ending::{EndPhase, Home, within};
 use crate::policy_set::PolicyRef;
 
 pub(crate) type SettlerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -33,15 +33,15 @@ pub(crate) trait Settler: Send + Sync + 'static {
     /// How long a caller waits for a correction, if there is a limit. The correction goes on.
     fn wait_limit(&self) -> Option<Duration>;
 
-    /// Corrects what a reservation has charged. A charge of more than was granted takes as long as
-    /// the store does.
-    fn settle<'a>(
-        &'a self,
-        policy: &'a PolicyRef,
-        key: &'a Key,
-        reservation: &'a Reservation,
+    /// Corrects the grants of a reservation. A charge of more than was granted takes as long as the
+    /// store does.
+    fn settle(
+        &self,
+        policy: &PolicyRef,
+        key: &Key,
+        reservation: &Reservation,
         total: u64,
-    ) -> SettlerFuture<'a, Settled>;
+    ) -> SettlerFuture<'static, Settled>;
 
     /// Shows observers how a charge has ended.
     fn show(&self, policy: &PolicyRef, settled: Settled);
@@ -55,7 +55,7 @@ pub(crate) type CorrectionTask = JoinHandle<Settled>;
 
 /// A correction that has been started.
 pub(super) struct Correction {
-    ending: EndPhase<Settled, SettlerFuture<'static, Settled>>,
+    ending: EndPhase<Settled>,
     /// How long a caller waits for it, if there is a limit.
     limit: Option<Duration>,
     /// What the caller gets without an answer within the limit.
@@ -77,22 +77,11 @@ pub(super) fn start(
     let unanswered = unanswered(&**settler, &policy, &key, &reservation, total);
     let mut open =
         Unsettled { settler: Arc::clone(settler), policy, key, reservation, total, is_done: false };
-    let ending = home.end(|| match polled(Box::pin(async move { open.finish().await })) {
-        Reply::Later(future) => Reply::Later(bounded(future, unanswered)),
-        done => done,
+    let ending = home.end(|| async move {
+        // Dropped after that, it shows that it was not answered.
+        within(LONGEST_CORRECTION, open.finish()).await.unwrap_or(unanswered)
     });
     Correction { ending, limit, unanswered }
-}
-
-/// Waits no longer than the [`LONGEST_CORRECTION`]. Dropped after that, the future shows that it
-/// was not answered. Without a runtime there is no timer.
-fn bounded(future: SettlerFuture<'static, Settled>, unanswered: Settled) -> SettlerFuture<'static, Settled> {
-    Box::pin(async move {
-        match Handle::try_current() {
-            Ok(_) => timeout(LONGEST_CORRECTION, future).await.unwrap_or(unanswered),
-            Err(_) => future.await,
-        }
-    })
 }
 
 /// Leaves a reservation as it is, and shows that to observers.
@@ -147,7 +136,8 @@ struct Unsettled {
 impl Unsettled {
     async fn finish(&mut self) -> Settled {
         let Unsettled { settler, policy, key, reservation, total, .. } = &*self;
-        let settled = settler.settle(policy, key, reservation, *total).await;
+        let corrected = settler.settle(policy, key, reservation, *total).await;
+        let settled = reservation.settled(*total, corrected);
         settler.show(policy, settled);
         self.is_done = true;
         settled

@@ -4,20 +4,20 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project::pin_project;
 use tollgate_core::{
-    Check, Grant, Key, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Share, Source, Store,
-    StoreError, Then, Times, Verdict,
+    BlockStart, Check, End, Grant, Key, Policy, PolicyError, RenewalReport, Reply, SentClaims, Settled,
+    Share, Source, Store, StoreError, Times, Verdict,
 };
 
-use super::both::Both;
 use super::by_share::ByShare;
 use super::event::Event;
 use super::fixed::Fixed;
-use super::outage::{Complete, Outage};
+use super::outage::Outage;
 use super::substitute::{GrantSet, Substitute};
 
 /// A [`Store`] that always answers. While the inner store fails, `F` decides: [`Fixed`] under
@@ -60,22 +60,28 @@ impl<S: Store, F: Substitute> Answering<S, F> {
 
     /// Splits grants into those of the substitute and those of the store.
     fn by_maker<'a>(&self, grants: &[Grant<'a>]) -> (GrantSet<'a>, GrantSet<'a>) {
-        grants.iter().copied().partition(|grant| self.substitute.made(grant))
+        grants.iter().copied().partition(|grant| self.substitute.made(grant.share))
     }
 
-    /// Corrects grants that one of the two made.
-    async fn settle_in(&self, is_of_substitute: bool, grants: &[Grant<'_>], total: u64) -> Settled {
-        if is_of_substitute {
-            return self.substitute.settle(grants, total).await;
+    /// Corrects grants of the store. If it fails, what became of them may be unknown.
+    fn settle_in_store(
+        &self,
+        grants: &[Grant<'_>],
+        total: u64,
+    ) -> impl Future<Output = Settled> + Send + use<S, F> {
+        let (settled, outage) = (self.store.settle(grants, total), self.outage.clone());
+        let (unchanged, unanswered) = (Settled::unchanged(grants, total), Settled::unanswered(grants, total));
+        async move {
+            let answer = settled.await;
+            outage.record(&answer);
+            answer.unwrap_or_else(|error| if error.executed_nothing() { unchanged } else { unanswered })
         }
-        self.outage.settled(self.store.settle(grants, total).await, grants, total)
     }
 }
 
 impl<S: Store, F: Substitute> Store for Answering<S, F> {
     type Error = Infallible;
     type Acquire = PendingAnswer<S::Acquire, F>;
-    type Done = Both<F::Done, Then<S::Done, Complete>>;
 
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
@@ -97,55 +103,98 @@ impl<S: Store, F: Substitute> Store for Answering<S, F> {
     }
 
     /// Refunds each grant where it was made.
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<S, F> {
         let (of_substitute, of_store) = self.by_maker(grants);
-        let first = match of_substitute[..] {
-            [] => Reply::Now(Ok(())),
-            _ => self.substitute.refund(&of_substitute),
-        };
-        let second = match of_store[..] {
-            [] => Reply::Now(Ok(())),
-            _ => self.store.refund(&of_store).then(&self.outage, Complete),
-        };
-        Both::of(first, second)
+        let first = (!of_substitute.is_empty()).then(|| self.substitute.refund(&of_substitute));
+        let second =
+            recorded(self.outage.clone(), (!of_store.is_empty()).then(|| self.store.refund(&of_store)));
+        async move {
+            if let Some(first) = first {
+                first.await?;
+            }
+            second.await;
+            Ok(())
+        }
     }
 
     /// Corrects each grant where it was made. An outage between two grants of one request spreads
-    /// them: then those of the maker of the newest are corrected first.
-    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Infallible> {
-        let is_of_substitute = grants.last().is_some_and(|newest| self.substitute.made(newest));
-        let (newer, older): (GrantSet<'_>, GrantSet<'_>) =
-            grants.iter().copied().partition(|grant| self.substitute.made(grant) == is_of_substitute);
-        if older.is_empty() {
-            return Ok(self.settle_in(is_of_substitute, &newer, total).await);
+    /// them: then the older ones are corrected only if the newer ones do not suffice.
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl End<Settled, Infallible> + use<S, F> {
+        let (of_substitute, of_store) = self.by_maker(grants);
+        let is_of_substitute = grants.last().is_some_and(|newest| self.substitute.made(newest.share));
+        let older = if is_of_substitute { &of_store } else { &of_substitute };
+        let of_older = Settled::unchanged(older, 0).charged.min(total);
+        let of_newer = total - of_older;
+        let (by_substitute, by_store) =
+            if is_of_substitute { (of_newer, of_older) } else { (of_older, of_newer) };
+        let by_substitute =
+            (!of_substitute.is_empty()).then(|| self.substitute.settle(&of_substitute, by_substitute));
+        let asks_store = !of_store.is_empty() || !is_of_substitute;
+        let by_store = asks_store.then(|| self.settle_in_store(&of_store, by_store));
+        async move {
+            let first = match by_substitute {
+                Some(settled) => settled.await?,
+                None => Settled::default(),
+            };
+            let second = match by_store {
+                Some(settled) => settled.await,
+                None => Settled::default(),
+            };
+            let newest = if is_of_substitute { first } else { second };
+            let (charged, unknown) = (first.charged + second.charged, first.unknown + second.unknown);
+            Ok(Settled { charged, unknown, ..newest })
         }
-        let of_older = Settled::unchanged(&older, 0).charged.min(total);
-        let first = self.settle_in(is_of_substitute, &newer, total - of_older).await;
-        let then = self.settle_in(!is_of_substitute, &older, of_older).await;
-        let (charged, unknown) = (first.charged + then.charged, first.unknown + then.unknown);
-        Ok(Settled { charged, unknown, ..first })
     }
 
     /// Renews each slot where it was granted.
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Infallible> {
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), Infallible> + use<S, F> {
         let (of_substitute, of_store) = self.by_maker(grants);
-        let mut by_substitute = self.substitute.renew(&of_substitute).await.into_iter();
-        let answer = if of_store.is_empty() { Ok(Vec::new()) } else { self.store.renew(&of_store).await };
-        let mut by_store = self.outage.renewals(answer, &of_store).into_iter();
-        let of_grant = |grant: &Grant<'_>| {
-            let renewals = if self.substitute.made(grant) { &mut by_substitute } else { &mut by_store };
-            renewals.next().unwrap_or(Renewal::Unanswered)
-        };
-        Ok(grants.iter().map(of_grant).collect())
+        let (first, second): (Vec<usize>, Vec<usize>) =
+            (0..grants.len()).partition(|at| self.substitute.made(grants[*at].share));
+        let first = self.substitute.renew(&of_substitute, reported_at(first, Arc::clone(&report)));
+        let renew = || self.store.renew(&of_store, reported_at(second, report));
+        let second = recorded(self.outage.clone(), (!of_store.is_empty()).then(renew));
+        async move {
+            first.await?;
+            second.await;
+            Ok(())
+        }
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
-        let store = self.store.reset(key, policies).then(&self.outage, Complete);
-        Both::of(self.substitute.reset(key, policies), store)
+    /// Blocks a key where it was denied.
+    fn block(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        share: Option<Share>,
+    ) -> impl End<BlockStart, Infallible> + use<S, F> {
+        let is_of_substitute = self.substitute.made(share);
+        let first = is_of_substitute.then(|| self.substitute.block(policy, key));
+        let second = (!is_of_substitute).then(|| self.store.block(policy, key, share));
+        let outage = self.outage.clone();
+        async move {
+            if let Some(first) = first {
+                return first.await;
+            }
+            let Some(second) = second else { return Ok(BlockStart::Dropped) };
+            let answer = second.await;
+            outage.record(&answer);
+            Ok(answer.unwrap_or(BlockStart::Dropped))
+        }
     }
 
-    fn node_of(&self, key: &Key) -> u64 {
-        self.store.node_of(key)
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<S, F> {
+        let first = self.substitute.reset(key, policies);
+        let second = recorded(self.outage.clone(), Some(self.store.reset(key, policies)));
+        async move {
+            first.await?;
+            second.await;
+            Ok(())
+        }
+    }
+
+    fn with_deadline(&self, deadline: Option<Duration>) -> Answering<S, F> {
+        Answering { store: self.store.with_deadline(deadline), ..self.clone() }
     }
 
     fn wait_limit(&self) -> Option<Duration> {
@@ -154,10 +203,6 @@ impl<S: Store, F: Substitute> Store for Answering<S, F> {
 
     fn sent_claims(&self) -> Option<&SentClaims> {
         self.store.sent_claims()
-    }
-
-    fn patient(&self) -> Answering<S, F> {
-        Answering { store: self.store.patient(), ..self.clone() }
     }
 
     /// Nothing watches it: what is dropped in shadow is no outage.
@@ -170,6 +215,22 @@ impl<S: Store, F: Substitute> Store for Answering<S, F> {
         self.store.supports(policy)?;
         self.substitute.supports(policy)
     }
+}
+
+/// Waits for an operation that changes nothing if the store fails.
+async fn recorded<E: StoreError>(outage: Outage, operation: Option<impl Future<Output = Result<(), E>>>) {
+    if let Some(operation) = operation {
+        outage.record(&operation.await);
+    }
+}
+
+/// Reports renewals of some of the grants at the places of these among all.
+fn reported_at(places: Vec<usize>, report: RenewalReport) -> RenewalReport {
+    Arc::new(move |at, renewal| {
+        if let Some(place) = places.get(at) {
+            report(*place, renewal);
+        }
+    })
 }
 
 /// The decision of a store, or that of its substitute if the store fails.

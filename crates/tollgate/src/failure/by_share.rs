@@ -4,8 +4,8 @@ use std::convert::Infallible;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    After, Check, Grant, Key, OwnedCheck, Policy, PolicyError, Renewal, Reply, Settled, Share, Source, Store,
-    Then, Times, Verdict, Wait,
+    After, BlockStart, Check, End, Grant, Key, OwnedCheck, Policy, PolicyError, RenewalReport, Reply,
+    Settled, Share, Source, Store, Then, Times, Verdict, Wait,
 };
 
 use super::outage::undecided;
@@ -37,7 +37,6 @@ impl<F: Store<Error = Infallible>> Substitute for ByShare<F> {
     /// The set is borrowed, and is needed again if the store fails.
     type Kept = (SmallVec<[OwnedCheck; 1]>, Times);
     type Acquire = Then<F::Acquire, Reported>;
-    type Done = F::Done;
 
     fn keep(&self, set: &[Check<'_>], times: Times) -> Self::Kept {
         (set.iter().map(OwnedCheck::from).collect(), times)
@@ -60,30 +59,28 @@ impl<F: Store<Error = Infallible>> Substitute for ByShare<F> {
         self.decide(&set, *times)
     }
 
-    fn made(&self, grant: &Grant<'_>) -> bool {
-        grant.share.is_some()
+    fn made(&self, share: Option<Share>) -> bool {
+        share.is_some()
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, F::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<F> {
         self.store.refund(&of_whole(&self.shares(grants)))
     }
 
-    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Settled {
-        let share = grants.first().and_then(|grant| grant.policy.share(self.share).ok());
-        // A layer refuses a policy without a share when it is made.
-        let Some(policy) = share else { return Settled::unchanged(grants, total) };
-        let grants: GrantSet<'_> =
-            grants.iter().map(|grant| Grant { policy: &policy, share: None, ..*grant }).collect();
-        let Ok(settled) = self.store.settle(&grants, total).await;
-        settled
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl End<Settled, Infallible> + use<F> {
+        self.store.settle(&of_whole(&self.shares(grants)), total)
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Vec<Renewal> {
-        let Ok(renewals) = self.store.renew(&of_whole(&self.shares(grants))).await;
-        renewals
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), Infallible> + use<F> {
+        self.store.renew(&of_whole(&self.shares(grants)), report)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, F::Done> {
+    /// A block has no share of its own.
+    fn block(&self, policy: &Policy, key: &Key) -> impl End<BlockStart, Infallible> + use<F> {
+        self.store.block(policy, key, None)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<F> {
         self.store.reset(key, policies)
     }
 

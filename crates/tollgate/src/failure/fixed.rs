@@ -1,10 +1,11 @@
 //! The failure policies open and closed: requests pass, or are refused, while the store fails.
 
 use std::convert::Infallible;
-use std::future::{Future, Pending};
+use std::future::{Pending, ready};
 
 use tollgate_core::{
-    Check, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Source, Times, Verdict,
+    BlockStart, Check, End, Grant, Key, Policy, PolicyError, RenewalReport, Reply, Settled, Share, Source,
+    Times, Verdict,
 };
 
 use super::outage::undecided;
@@ -27,7 +28,6 @@ impl Substitute for Fixed {
     /// How often the set is granted if the store fails.
     type Kept = u32;
     type Acquire = Pending<Verdict>;
-    type Done = Pending<Result<(), Infallible>>;
 
     fn keep(&self, set: &[Check<'_>], times: Times) -> u32 {
         // A request without a cost always passes: no store would refuse it.
@@ -43,24 +43,28 @@ impl Substitute for Fixed {
         Reply::Now(undecided(*times, Source::FailurePolicy))
     }
 
-    fn made(&self, _: &Grant<'_>) -> bool {
+    fn made(&self, _: Option<Share>) -> bool {
         false
     }
 
-    fn refund(&self, _: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
-        Reply::Now(Ok(()))
+    fn refund(&self, _: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
+        ready(Ok(()))
     }
 
-    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl Future<Output = Settled> + Send {
-        std::future::ready(Settled::unchanged(grants, total))
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl End<Settled, Infallible> + use<> {
+        ready(Ok(Settled::unchanged(grants, total)))
     }
 
-    fn renew(&self, grants: &[Grant<'_>]) -> impl Future<Output = Vec<Renewal>> + Send {
-        std::future::ready(vec![Renewal::Unanswered; grants.len()])
+    fn renew(&self, _: &[Grant<'_>], _: RenewalReport) -> impl End<(), Infallible> + use<> {
+        ready(Ok(()))
     }
 
-    fn reset(&self, _: &Key, _: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
-        Reply::Now(Ok(()))
+    fn block(&self, _: &Policy, _: &Key) -> impl End<BlockStart, Infallible> + use<> {
+        ready(Ok(BlockStart::Dropped))
+    }
+
+    fn reset(&self, _: &Key, _: &[&Policy]) -> impl End<(), Infallible> + use<> {
+        ready(Ok(()))
     }
 
     fn in_shadow(&self) -> Fixed {

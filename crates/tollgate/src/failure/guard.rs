@@ -1,13 +1,12 @@
 //! The guard of a store that can be late or down: a timeout and a circuit breaker.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Grant, Key, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Store, Times, Verdict,
+    BlockStart, Check, End, Grant, Key, Policy, PolicyError, RenewalReport, Reply, SentClaims, Settled,
+    Share, Store, StoreError, Times, Verdict,
 };
 
 use super::guard_error::GuardError;
@@ -31,9 +30,6 @@ pub struct Guarded<S> {
     is_in_shadow: bool,
 }
 
-/// The reply of the store inside, under guard.
-type GuardedReply<T, E, F> = Reply<Result<T, GuardError<E>>, Guarding<F>>;
-
 impl<S: Store> Guarded<S> {
     pub(crate) fn new(store: S) -> Guarded<S> {
         Guarded { store, limit: None, needs_timer: false, circuit: None, is_in_shadow: false }
@@ -54,12 +50,11 @@ impl<S: Store> Guarded<S> {
     ///
     /// # Errors
     /// [`SetupError::ZeroTimeout`].
-    pub fn try_timeout(mut self, limit: Duration) -> Result<Guarded<S>, SetupError> {
+    pub fn try_timeout(self, limit: Duration) -> Result<Guarded<S>, SetupError> {
         if limit.is_zero() {
             return Err(SetupError::ZeroTimeout);
         }
-        self.shorten(limit);
-        Ok(self)
+        Ok(self.with_deadline(self.wait_limit().into_iter().chain([limit]).min()))
     }
 
     /// Sets the circuit breaker, as
@@ -79,32 +74,13 @@ impl<S: Store> Guarded<S> {
         CircuitView::of(self.circuit.clone())
     }
 
-    fn shorten(&mut self, limit: Duration) {
-        self.needs_timer = !self.store.end_waits_after(limit);
-        self.limit = Some(self.limit.map_or(limit, |shorter| shorter.min(limit)));
-    }
-
     /// The limit of a wait that the store does not end.
     #[inline]
     fn timer(&self) -> Option<Duration> {
         self.limit.filter(|_| self.needs_timer)
     }
 
-    /// Asks for a refund or a reset, which is no probe.
-    fn ask_uncounted<T, F>(
-        &self,
-        asks: bool,
-        ask: impl FnOnce(&S) -> Reply<Result<T, S::Error>, F>,
-    ) -> GuardedReply<T, S::Error, F> {
-        if let Err(retry_in) = self.admit_uncounted(asks) {
-            return Reply::Now(Err(GuardError::Open { retry_in }));
-        }
-        match ask(&self.store) {
-            Reply::Now(answer) => Reply::Now(answer.map_err(GuardError::Store)),
-            Reply::Later(future) => Reply::Later(Guarding::new(future, None, self.timer())),
-        }
-    }
-
+    /// Whether to ask for what is no check, and therefore no probe.
     fn admit_uncounted(&self, asks: bool) -> Result<(), Duration> {
         match &self.circuit {
             Some(circuit) if asks => circuit.admit_uncounted(),
@@ -121,35 +97,14 @@ impl<S: Store> Guarded<S> {
             _ => Ok(None),
         }
     }
-
-    /// Waits for a correction or a renewal, which is no probe.
-    async fn wait_uncounted<T>(
-        &self,
-        asks: bool,
-        answer: impl Future<Output = Result<T, S::Error>>,
-    ) -> Result<T, GuardError<S::Error>> {
-        self.admit_uncounted(asks).map_err(|retry_in| GuardError::Open { retry_in })?;
-        let mut answer = pin!(answer);
-        // A store that answers at once needs no timer, nor a runtime.
-        if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
-            return answer.map_err(GuardError::Store);
-        }
-        let timer = self.timer();
-        if timer.is_some() {
-            // Only in a task, since there is no timer in a runtime that has stopped.
-            tokio::task::yield_now().await;
-        }
-        Guarding::new(answer, None, timer).await
-    }
 }
 
 impl<S: Store> Store for Guarded<S> {
     type Error = GuardError<S::Error>;
     type Acquire = Guarding<S::Acquire>;
-    type Done = Guarding<S::Done>;
 
     #[inline]
-    fn acquire(&self, set: &[Check<'_>], times: Times) -> GuardedReply<Verdict, S::Error, S::Acquire> {
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire> {
         let role = match self.admit(set) {
             Ok(role) => role,
             Err(retry_in) => return Reply::Now(Err(GuardError::Open { retry_in })),
@@ -163,47 +118,62 @@ impl<S: Store> Store for Guarded<S> {
             }
             Reply::Later(future) => {
                 let role = role.map(|(circuit, role)| (Arc::clone(circuit), role));
-                Reply::Later(Guarding::new(future, role, self.timer()))
+                Reply::Later(Guarding::check(future, role, self.timer()))
             }
         }
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> GuardedReply<(), S::Error, S::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Self::Error> + use<S> {
         let asks = grants.iter().any(|grant| grant.units > 0);
-        self.ask_uncounted(asks, |store| store.refund(grants))
+        ended(self.admit_uncounted(asks).map(|()| Guarding::end(self.store.refund(grants), self.timer())))
     }
 
-    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Self::Error> {
-        self.wait_uncounted(!grants.is_empty(), self.store.settle(grants, total)).await
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl End<Settled, Self::Error> + use<S> {
+        ended(
+            self.admit_uncounted(!grants.is_empty())
+                .map(|()| Guarding::end(self.store.settle(grants, total), self.timer())),
+        )
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Self::Error> {
-        self.wait_uncounted(!grants.is_empty(), self.store.renew(grants)).await
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), Self::Error> + use<S> {
+        ended(
+            self.admit_uncounted(!grants.is_empty())
+                .map(|()| Guarding::end(self.store.renew(grants, report), self.timer())),
+        )
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> GuardedReply<(), S::Error, S::Done> {
-        self.ask_uncounted(!policies.is_empty(), |store| store.reset(key, policies))
+    fn block(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        share: Option<Share>,
+    ) -> impl End<BlockStart, Self::Error> + use<S> {
+        ended(
+            self.admit_uncounted(true)
+                .map(|()| Guarding::end(self.store.block(policy, key, share), self.timer())),
+        )
     }
 
-    fn node_of(&self, key: &Key) -> u64 {
-        self.store.node_of(key)
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Self::Error> + use<S> {
+        ended(
+            self.admit_uncounted(!policies.is_empty())
+                .map(|()| Guarding::end(self.store.reset(key, policies), self.timer())),
+        )
     }
 
-    fn end_waits_after(&mut self, limit: Duration) -> bool {
-        self.shorten(limit);
-        true
+    fn with_deadline(&self, deadline: Option<Duration>) -> Guarded<S> {
+        let store = self.store.with_deadline(deadline);
+        let is_late = |limit: Duration| store.wait_limit().is_none_or(|ends| ends > limit);
+        let needs_timer = deadline.is_some_and(is_late);
+        Guarded { store, limit: deadline, needs_timer, ..self.clone() }
     }
 
     fn wait_limit(&self) -> Option<Duration> {
-        self.store.wait_limit().into_iter().chain(self.limit).min()
+        self.limit.or_else(|| self.store.wait_limit())
     }
 
     fn sent_claims(&self) -> Option<&SentClaims> {
         self.store.sent_claims()
-    }
-
-    fn patient(&self) -> Guarded<S> {
-        Guarded { store: self.store.patient(), limit: None, ..self.clone() }
     }
 
     /// Its checks neither open the circuit nor are probes.
@@ -213,5 +183,17 @@ impl<S: Store> Store for Guarded<S> {
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.store.supports(policy)
+    }
+}
+
+/// Waits for what was asked, unless the circuit refused it.
+async fn ended<F, T, E>(asked: Result<Guarding<F>, Duration>) -> Result<T, GuardError<E>>
+where
+    F: Future<Output = Result<T, E>>,
+    E: StoreError,
+{
+    match asked {
+        Ok(asked) => asked.await,
+        Err(retry_in) => Err(GuardError::Open { retry_in }),
     }
 }

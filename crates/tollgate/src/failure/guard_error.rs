@@ -20,7 +20,7 @@ pub enum GuardError<E> {
         /// The time until the next probe, at the latest.
         retry_in: Duration,
     },
-    /// The store failed. Or it [ended the wait](tollgate_core::Store::end_waits_after) by itself,
+    /// The store failed. Or it [ended the wait](tollgate_core::Store::with_deadline) by itself,
     /// with an error of the same kind as [`GuardError::Elapsed`].
     Store(E),
 }

@@ -27,12 +27,19 @@ pub struct Guarding<F> {
 }
 
 impl<F> Guarding<F> {
-    pub(super) fn new(
+    /// The decision on a check.
+    pub(super) fn check(
         future: F,
         role: Option<(Arc<SharedCircuit>, Role)>,
         limit: Option<Duration>,
     ) -> Guarding<F> {
-        Guarding { future, role, timer: WaitTimer::new(limit) }
+        Guarding { future, role, timer: WaitTimer::new(limit, false) }
+    }
+
+    /// Anything else. Its first poll is where it is made, and needs no timer: there may be no
+    /// runtime, or one that has stopped.
+    pub(super) fn end(future: F, limit: Option<Duration>) -> Guarding<F> {
+        Guarding { future, role: None, timer: WaitTimer::new(limit, true) }
     }
 }
 
@@ -71,6 +78,7 @@ enum WaitTimer {
     Unset {
         asked: Instant,
         limit: Duration,
+        is_end: bool,
     },
     Set {
         sleep: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
@@ -81,8 +89,8 @@ enum WaitTimer {
 impl WaitTimer {
     /// The limit counts from here, not from the first poll: what the caller does before polling is
     /// part of the request's time.
-    fn new(limit: Option<Duration>) -> WaitTimer {
-        limit.map_or(WaitTimer::None, |limit| WaitTimer::Unset { asked: timer_now(), limit })
+    fn new(limit: Option<Duration>, is_end: bool) -> WaitTimer {
+        limit.map_or(WaitTimer::None, |limit| WaitTimer::Unset { asked: timer_now(), limit, is_end })
     }
 
     /// Returns the limit once it has passed.
@@ -90,7 +98,12 @@ impl WaitTimer {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Duration> {
         match *self {
             WaitTimer::None => Poll::Pending,
-            WaitTimer::Unset { asked, limit } => {
+            WaitTimer::Unset { asked, limit, is_end: true } => {
+                *self = WaitTimer::Unset { asked, limit, is_end: false };
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            WaitTimer::Unset { asked, limit, .. } => {
                 let left = limit.saturating_sub(timer_now().saturating_duration_since(asked));
                 // A store that uses up the budget of its task does not hold up the timer.
                 let mut sleep = Box::pin(unconstrained(sleep(left)));

@@ -61,7 +61,7 @@
 //! use std::time::Duration;
 //! use tollgate::{Key, Limiter, Policy, Quota, Reason, StoreExt};
 //! # use std::{error, fmt, future::{Pending, pending}};
-//! # use tollgate::store::{Check, ErrorKind, Grant, Reply, Store, StoreError, Times, Verdict};
+//! # use tollgate::store::{Check, End, ErrorKind, Grant, Reply, Store, StoreError, Times, Verdict};
 //! # #[derive(Debug)] struct Never;
 //! # impl fmt::Display for Never { fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("never") } }
 //! # impl error::Error for Never {}
@@ -70,10 +70,9 @@
 //! # impl Store for Silent {
 //! #     type Error = Never;
 //! #     type Acquire = Pending<Result<Verdict, Never>>;
-//! #     type Done = Pending<Result<(), Never>>;
 //! #     fn acquire(&self, _: &[Check<'_>], _: Times) -> Reply<Result<Verdict, Never>, Self::Acquire> { Reply::Later(pending()) }
-//! #     fn refund(&self, _: &[Grant<'_>]) -> Reply<Result<(), Never>, Self::Done> { Reply::Later(pending()) }
-//! #     fn reset(&self, _: &Key, _: &[&Policy]) -> Reply<Result<(), Never>, Self::Done> { Reply::Later(pending()) }
+//! #     fn refund(&self, _: &[Grant<'_>]) -> impl End<(), Never> + use<> { pending() }
+//! #     fn reset(&self, _: &Key, _: &[&Policy]) -> impl End<(), Never> + use<> { pending() }
 //! # }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -147,7 +146,6 @@
 //! `trace` adds one for each decision, with its source. No line contains a key.
 
 mod answering;
-mod both;
 mod by_share;
 mod circuit;
 mod circuit_state;

@@ -1,9 +1,8 @@
 //! Watches whether a store answers.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use tollgate_core::{After, Grant, Renewal, Settled, Source, StoreError, Verdict};
+use tollgate_core::{Source, StoreError, Verdict};
 
 use super::event::{Event, EventObservers};
 #[cfg(feature = "tracing")]
@@ -12,7 +11,7 @@ use super::log::OutageLog;
 /// Records every answer of a store for the log and the observers. Clones watch the same store.
 /// `None` if nothing does.
 #[derive(Clone, Debug)]
-pub struct Outage(Option<Arc<OutageWatch>>);
+pub(super) struct Outage(Option<Arc<OutageWatch>>);
 
 #[derive(Debug)]
 struct OutageWatch {
@@ -74,28 +73,6 @@ impl Outage {
             Err(error) => watch.record_failure(error),
         }
     }
-
-    /// Records the answer to a correction. If the store failed, what became of it may be unknown.
-    pub(super) fn settled<E: StoreError>(
-        &self,
-        answer: Result<Settled, E>,
-        grants: &[Grant<'_>],
-        total: u64,
-    ) -> Settled {
-        self.record(&answer);
-        answer.unwrap_or_else(|error| Settled::after_failure(&error, grants, total))
-    }
-
-    /// Records the answer to renewals. If the store failed, the slots keep the times to live that
-    /// they have.
-    pub(super) fn renewals<E: StoreError>(
-        &self,
-        answer: Result<Vec<Renewal>, E>,
-        grants: &[Grant<'_>],
-    ) -> Vec<Renewal> {
-        self.record(&answer);
-        answer.unwrap_or_else(|_| vec![Renewal::Unanswered; grants.len()])
-    }
 }
 
 impl OutageWatch {
@@ -111,18 +88,4 @@ impl OutageWatch {
 #[cold]
 pub(super) fn undecided(times: u32, source: Source) -> Verdict {
     Verdict::without_statuses(times).from_source(source)
-}
-
-/// Completes a refund or a reset, even if the store fails.
-#[derive(Debug)]
-pub struct Complete;
-
-impl<E: StoreError> After<Result<(), E>> for Complete {
-    type Shared = Outage;
-    type Output = Result<(), Infallible>;
-
-    fn after(self, outage: &Outage, answer: Result<(), E>) -> Result<(), Infallible> {
-        outage.record(&answer);
-        Ok(())
-    }
 }

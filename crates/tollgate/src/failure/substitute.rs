@@ -4,7 +4,10 @@ use std::convert::Infallible;
 use std::future::Future;
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Grant, Key, Policy, PolicyError, Renewal, Reply, Settled, Times, Verdict};
+use tollgate_core::{
+    BlockStart, Check, End, Grant, Key, Policy, PolicyError, RenewalReport, Reply, Settled, Share, Times,
+    Verdict,
+};
 
 pub(super) type GrantSet<'a> = SmallVec<[Grant<'a>; 4]>;
 
@@ -14,8 +17,6 @@ pub trait Substitute: Clone + Send + Sync + 'static {
     type Kept: Send + 'static;
     /// A decision that comes later.
     type Acquire: Future<Output = Verdict> + Send + 'static;
-    /// A refund or a reset that comes later.
-    type Done: Future<Output = Result<(), Infallible>> + Send + 'static;
 
     /// Copies what [`Substitute::decide_kept`] needs.
     fn keep(&self, set: &[Check<'_>], times: Times) -> Self::Kept;
@@ -26,20 +27,23 @@ pub trait Substitute: Clone + Send + Sync + 'static {
     /// Decides if the store failed later.
     fn decide_kept(&self, kept: &Self::Kept) -> Reply<Verdict, Self::Acquire>;
 
-    /// Whether it made this grant, and not the store.
-    fn made(&self, grant: &Grant<'_>) -> bool;
+    /// Whether it made the grants with this share, and not the store.
+    fn made(&self, share: Option<Share>) -> bool;
 
     /// Refunds grants that it made.
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done>;
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<Self>;
 
     /// Corrects grants that it made.
-    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl Future<Output = Settled> + Send;
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl End<Settled, Infallible> + use<Self>;
 
     /// Renews slots that it granted.
-    fn renew(&self, grants: &[Grant<'_>]) -> impl Future<Output = Vec<Renewal>> + Send;
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), Infallible> + use<Self>;
+
+    /// Blocks a key that it denied.
+    fn block(&self, policy: &Policy, key: &Key) -> impl End<BlockStart, Infallible> + use<Self>;
 
     /// Forgets the usage of a key.
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done>;
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<Self>;
 
     /// That of rules in shadow.
     #[must_use]

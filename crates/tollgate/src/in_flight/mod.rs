@@ -20,7 +20,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tollgate_core::{Policy, Reply, Settled};
+use tollgate_core::{Policy, Settled};
 
 use crate::ending::Home;
 use crate::observe::Observers;
@@ -182,14 +182,12 @@ impl Drop for HeldUntilDropped {
         // From now on: the next request may come before the end of the corrections.
         let announced: Vec<_> = slot.0.iter().map(|held| held.announce()).collect();
         let held = HeldUntilDropped::new(slot);
-        Home::here().end(|| {
-            Reply::Later(async move {
-                for correction in corrections {
-                    // It fails only if its runtime stops.
-                    let _ = correction.await;
-                }
-                drop((held, announced));
-            })
+        Home::here().end(|| async move {
+            for correction in corrections {
+                // It fails only if its runtime stops.
+                let _ = correction.await;
+            }
+            drop((held, announced));
         });
     }
 }

@@ -1,19 +1,19 @@
 //! The slots of a limiter: how they are claimed, renewed and released.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep, timeout};
-use tollgate_core::{Grant, Renewal, Reply, Store, Verdict};
+use tokio::time::{Instant, sleep};
+use tollgate_core::{Grant, Renewal, Store, Verdict};
 
 use super::Slot;
 use super::held::{Claim, HeldSlot, Keeper, RenewalPlace};
 use super::releases::{Listener, OnItsWay, Releases, Releasing};
-use crate::ending::Home;
+use crate::ending::{Home, within};
 use crate::never_fails::NeverFails;
 use crate::policy_set::{Ask, PolicySet};
 use crate::table::digest::{Digest, Secret};
@@ -65,7 +65,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
         Some(Arc::new(SlotBook {
             policies: Arc::clone(policies),
             // A release and a renewal are worth something however late they are answered.
-            store: store.patient(),
+            store: store.with_deadline(None),
             secret: Secret::random(),
             releases: Releases::default(),
             renewals: Arc::new(Mutex::new(renewals)),
@@ -185,15 +185,20 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
             if begins { &mut due } else { &mut found }.push(held);
         }
         drop(renewals);
-        let mut of_node: BTreeMap<u64, VecDeque<Arc<HeldSlot>>> = BTreeMap::new();
-        for held in due {
-            of_node.entry(self.store.node_of(&held.claim.key)).or_default().push_back(held);
-        }
-        for held in of_node.into_values() {
-            // In a task of its own, so that a call without an answer holds up no other.
-            tokio::spawn(UnansweredRenewals { held, sent: now }.renew(Arc::clone(self)));
+        if !due.is_empty() {
+            self.renew(due, now);
         }
         Some(pause)
+    }
+
+    /// Renews slots in a task of its own, so that a call without an answer holds up no other.
+    fn renew(&self, due: Vec<Arc<HeldSlot>>, sent: Instant) {
+        // Kept until the task ends, since the grants borrow from it.
+        let held = due.clone();
+        let grants: Vec<Grant<'_>> = held.iter().map(|held| held.claim.grant()).collect();
+        let unanswered = UnansweredRenewals { held: Mutex::new(due.into_iter().map(Some).collect()), sent };
+        let renewed = self.store.renew(&grants, Arc::new(move |at, renewal| unanswered.answer(at, renewal)));
+        tokio::spawn(async move { renewed.await.unwrap_or_else(NeverFails::never) });
     }
 
     /// Ends all slots that have a time to live, and waits until the store has answered each release
@@ -224,33 +229,28 @@ impl Claim {
     }
 }
 
-/// Renewals that were sent and not answered. Dropped, such as by a runtime that stops, they end
-/// without an answer.
+/// Renewals that were sent. If this is dropped, by a store that failed or a runtime that stops,
+/// those that were not answered end without an answer.
 struct UnansweredRenewals {
-    held: VecDeque<Arc<HeldSlot>>,
+    /// `None` once it was answered.
+    held: Mutex<Vec<Option<Arc<HeldSlot>>>>,
     sent: Instant,
 }
 
 impl UnansweredRenewals {
-    async fn renew<S: Store<Error: NeverFails>>(mut self, slots: Arc<SlotBook<S>>) {
-        let grants: Vec<Grant<'_>> = self.held.iter().map(|held| held.claim.grant()).collect();
-        let renewals = slots.store.renew(&grants).await.unwrap_or_else(NeverFails::never);
-        for renewal in renewals {
-            self.answer_next(renewal);
-        }
-    }
-
-    /// Whether there was one more.
-    fn answer_next(&mut self, renewal: Renewal) -> bool {
-        let Some(held) = self.held.pop_front() else { return false };
-        held.end_renewal(renewal, self.sent + held.claim.policy().quota().window());
-        true
+    fn answer(&self, at: usize, renewal: Renewal) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(answered) = held.get_mut(at).and_then(Option::take) else { return };
+        // The end of a slot sends its release.
+        drop(held);
+        answered.end_renewal(renewal, self.sent + answered.claim.policy().quota().window());
     }
 }
 
 impl Drop for UnansweredRenewals {
     fn drop(&mut self) {
-        while self.answer_next(Renewal::Unanswered) {}
+        let count = self.held.get_mut().unwrap_or_else(PoisonError::into_inner).len();
+        (0..count).for_each(|at| self.answer(at, Renewal::Unanswered));
     }
 }
 
@@ -285,13 +285,13 @@ impl<S: Store<Error: NeverFails>> Keeper for SlotBook<S> {
 
     fn release(self: Arc<Self>, claim: &Claim, announced: OnItsWay, home: &Home) {
         let ttl = claim.policy().quota().window();
-        home.end(|| match self.store.refund(&[claim.grant()]) {
-            Reply::Now(_) => Reply::Now(()),
-            Reply::Later(release) => Reply::Later(async move {
+        home.end(|| {
+            let release = self.store.refund(&[claim.grant()]);
+            async move {
                 // A release that fails, or takes longer, is lost: the time to live ends the slot.
-                let _ = timeout(ttl, release).await;
+                let _ = within(ttl, release).await;
                 drop(announced);
-            }),
+            }
         });
     }
 

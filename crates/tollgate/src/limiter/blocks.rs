@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use tollgate_core::{Check, Grant, Key, Policy, Share, Stamp, Store, Times, Wait};
+use tollgate_core::{Check, Key, Policy, Share, Store, Times, Wait};
 
 use super::decider::Decider;
 use super::{Limiter, RequestLimiter};
 use crate::denial::Denial;
-use crate::ending::{Home, polled};
+use crate::ending::Home;
 use crate::never_fails::NeverFails;
 use crate::policy_set::Ask;
 use crate::reason::Reason;
@@ -33,17 +33,15 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Starts a block by a rule in the store that denied. No caller waits for it.
     fn start_soon(&self, rule: usize, key: Key, share: Option<Share>) {
         let decider = self.clone();
-        Home::here().end(|| polled(Box::pin(async move { decider.start(rule, &key, share).await })));
+        Home::here().end(|| async move { decider.start(rule, &key, share).await });
     }
 
     /// Starts a block by a rule, which must block keys. Observers see whether it did, unless one
     /// goes on.
     async fn start(&self, rule: usize, key: &Key, share: Option<Share>) {
         let Some(block) = self.policies.block_of(rule) else { return };
-        // A block starts by one unit that no grant has paid.
-        let nothing = Grant { policy: block, key, units: 0, stamp: Stamp::default(), share };
-        let settled = self.store.settle(&[nothing], 1).await.unwrap_or_else(NeverFails::never);
-        self.observers.block_settled(&self.policies, rule, settled);
+        let start = self.store.block(block, key, share).await.unwrap_or_else(NeverFails::never);
+        self.observers.block(&self.policies, rule, start);
     }
 
     /// The number of the policy with this name, and the policy that refuses its blocked keys.
@@ -61,7 +59,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     async fn try_unblock(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
         let (_, block) = self.block_named(policy)?;
-        self.store.reset(key, &[block]).wait().await.unwrap_or_else(NeverFails::never);
+        self.store.reset(key, &[block]).await.unwrap_or_else(NeverFails::never);
         Ok(())
     }
 

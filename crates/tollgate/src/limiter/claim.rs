@@ -166,7 +166,7 @@ impl Future for ToTheEnd {
 impl Drop for ToTheEnd {
     fn drop(&mut self) {
         if let Some(claim) = self.claim.take() {
-            self.home.end(|| Reply::Later(claim));
+            self.home.end(|| claim);
         }
     }
 }

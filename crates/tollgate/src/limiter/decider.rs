@@ -260,7 +260,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// Refunds all that a permit was charged.
     pub(super) async fn refund(&self, permit: &Permit) {
-        permit.start_refund(&self.store).wait().await.unwrap_or_else(NeverFails::never);
+        permit.refund(&self.store).await.unwrap_or_else(NeverFails::never);
     }
 
     pub(super) async fn reset(&self, key: &Key) {
@@ -268,7 +268,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             return;
         }
         let policies: SmallVec<[&Policy; 4]> = self.policies.with_states().collect();
-        self.store.reset(key, &policies).wait().await.unwrap_or_else(NeverFails::never);
+        self.store.reset(key, &policies).await.unwrap_or_else(NeverFails::never);
     }
 }
 

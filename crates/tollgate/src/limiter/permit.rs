@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Grant, Reply, Stamp, Status, Store};
+use tollgate_core::{End, Grant, Stamp, Status, Store};
 
 use super::asking::Claimed;
 use crate::charge::GrantStamp;
@@ -44,7 +44,7 @@ impl Permit {
     }
 
     /// Gives back what it was charged, but for what was [taken](Permit::take).
-    pub(crate) fn start_refund<S: Store>(&self, store: &S) -> Reply<Result<(), S::Error>, S::Done> {
+    pub(crate) fn refund<S: Store>(&self, store: &S) -> impl End<(), S::Error> + use<S> {
         let grants: SmallVec<[Grant<'_>; 4]> = self
             .asks
             .iter()
@@ -58,11 +58,14 @@ impl Permit {
                 Grant { policy, key: &ask.key, units: ask.cost, stamp: *stamp, share }
             })
             .collect();
-        if grants.is_empty() {
-            // No rule applied, or a failure policy decided.
-            return Reply::Now(Ok(()));
+        // None if no rule applied, or if a failure policy decided.
+        let refund = (!grants.is_empty()).then(|| store.refund(&grants));
+        async move {
+            match refund {
+                Some(refund) => refund.await,
+                None => Ok(()),
+            }
         }
-        store.refund(&grants)
     }
 
     /// What a store granted for the ask at this place. `None` if a failure policy decided.

@@ -29,6 +29,6 @@ impl<S: Store> QueuePlace<S> {
 impl<S: Store> Drop for QueuePlace<S> {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
-        self.home.end(|| permit.start_refund(&self.store));
+        self.home.end(|| permit.refund(&self.store));
     }
 }

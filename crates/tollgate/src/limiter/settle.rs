@@ -1,5 +1,6 @@
 //! How charges reach the store that granted them.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,26 +34,25 @@ impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
         self.store.wait_limit()
     }
 
-    fn settle<'a>(
-        &'a self,
-        policy: &'a PolicyRef,
-        key: &'a Key,
-        reservation: &'a Reservation,
+    fn settle(
+        &self,
+        policy: &PolicyRef,
+        key: &Key,
+        reservation: &Reservation,
         total: u64,
-    ) -> SettlerFuture<'a, Settled> {
-        Box::pin(async move {
-            let (grants, rest) = reservation.correction(self.policies.policy(policy), key, total);
-            let granted = grants.iter().fold(0_u64, |sum, grant| sum.saturating_add(grant.units));
-            let corrected = if grants.is_empty() {
-                Settled::default()
-            } else if rest > granted {
-                // No request waits for it, and what a stall makes late would be forgiven.
-                self.store.patient().settle(&grants, rest).await.unwrap_or_else(NeverFails::never)
-            } else {
-                self.store.settle(&grants, rest).await.unwrap_or_else(NeverFails::never)
-            };
-            reservation.settled(total, corrected)
-        })
+    ) -> SettlerFuture<'static, Settled> {
+        let (grants, rest) = reservation.correction(self.policies.policy(policy), key, total);
+        if grants.is_empty() {
+            return Box::pin(ready(Settled::default()));
+        }
+        let granted = grants.iter().fold(0_u64, |sum, grant| sum.saturating_add(grant.units));
+        let settled = if rest > granted {
+            // No request waits for it, and what a stall makes late would be forgiven.
+            self.store.with_deadline(None).settle(&grants, rest)
+        } else {
+            self.store.settle(&grants, rest)
+        };
+        Box::pin(async move { settled.await.unwrap_or_else(NeverFails::never) })
     }
 
     fn show(&self, policy: &PolicyRef, settled: Settled) {

@@ -8,7 +8,7 @@ use tollgate_core::{Policy, Reply, Source, Store, Times, Timestamp, Verdict};
 
 use super::decider::Decider;
 use crate::denial::Denial;
-use crate::ending::{Home, polled};
+use crate::ending::Home;
 use crate::extract::Head;
 use crate::never_fails::NeverFails;
 use crate::observe::Outcome;
@@ -93,12 +93,11 @@ impl<S: Store<Error: NeverFails>> ShadowRules<S> {
         }
         if !waiting.is_empty() {
             // Without a runtime they are dropped. One task for all rules of a request.
-            let decided = Box::pin(async move {
+            Home::here().end(|| async move {
                 for (check, verdict) in waiting {
                     check.decided(&verdict.await.unwrap_or_else(NeverFails::never));
                 }
             });
-            Home::here().end(|| polled(decided));
         }
     }
 
@@ -178,8 +177,8 @@ impl Rule {
     ///   network without a tokio runtime.
     /// - A [`MemoryStore`](crate::MemoryStore) has a table of its own for such rules, with as many
     ///   keys at most. **In Redis its keys take memory of the same server**: if that is
-    ///   [full](https://redis.io/docs/latest/develop/reference/eviction/), they can push out keys of
-    ///   enforced rules.
+    ///   [full](https://redis.io/docs/latest/develop/reference/eviction/), they can push out keys
+    ///   of enforced rules.
     /// - [`Store::in_shadow`] returns the store that has its state, to ask what its keys have used.
     ///
     /// A layer may have rules in shadow only. A rule of [requests in

@@ -100,13 +100,13 @@ mod totals;
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::Ready;
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::algorithm::State;
 use tollgate_core::{
-    Check, Clock, Grant, Key, KeyTotal, Policy, RecentUsage, Reply, Store, Times, Timestamp, UsageError,
+    Check, Clock, End, Grant, Key, KeyTotal, Policy, RecentUsage, Reply, Store, Times, Timestamp, UsageError,
     UsageTotals, Verdict, Wait,
 };
 
@@ -287,7 +287,6 @@ impl MemoryStore {
 impl Store for MemoryStore {
     type Error = Infallible;
     type Acquire = Ready<Result<Verdict, Infallible>>;
-    type Done = Ready<Result<(), Infallible>>;
 
     // Inlined, so that a wrapper need not move the verdict: see the `layer` bench, with usage.
     #[inline]
@@ -305,7 +304,7 @@ impl Store for MemoryStore {
         Reply::Now(Ok(self.decide(set, times)))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
         for grant in grants {
             let policy = grant.policy;
             let (mut table, digest, now) = self.0.tables.enter(policy, grant.key);
@@ -321,10 +320,10 @@ impl Store for MemoryStore {
             }
         }
         self.0.totals.refund(grants);
-        Reply::Now(Ok(()))
+        ready(Ok(()))
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
         for policy in policies {
             let digest = self.0.tables.digest(policy, key);
             let mut table = self.0.tables.lock(self.0.tables.shard_of(&digest));
@@ -332,7 +331,7 @@ impl Store for MemoryStore {
                 table.remove(at);
             }
         }
-        Reply::Now(Ok(()))
+        ready(Ok(()))
     }
 
     /// The tables of rules in shadow, which hold as many keys. All handles of a store return the

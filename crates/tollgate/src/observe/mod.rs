@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::thread::panicking;
 use std::time::Duration;
 
-use tollgate_core::{Clock, Policy, Settled, Source, Status, Timestamp, Verdict, Wait};
+use tollgate_core::{BlockStart, Clock, Policy, Settled, Source, Status, Timestamp, Verdict, Wait};
 
 pub use decision::{Decision, Outcome};
 
@@ -174,12 +174,11 @@ impl Observers {
     }
 
     /// Shows what became of a block by a rule, unless one went on. In shadow no caller is blocked.
-    pub(crate) fn block_settled(&self, policies: &PolicySet, rule: usize, settled: Settled) {
-        // A block is charged as one unit. What is charged while another goes on is debt.
-        let outcome = match settled {
-            Settled { forgiven: 1.., .. } | Settled { unknown: 1.., .. } => Outcome::BlockDropped,
-            Settled { charged, debt, .. } if charged > debt => Outcome::BlockStarted,
-            _ => return,
+    pub(crate) fn block(&self, policies: &PolicySet, rule: usize, start: BlockStart) {
+        let outcome = match start {
+            BlockStart::Started => Outcome::BlockStarted,
+            BlockStart::GoesOn => return,
+            BlockStart::Dropped => Outcome::BlockDropped,
         };
         if !policies.is_shadow() {
             self.ended(policies, &rule.into(), outcome, 0);

@@ -1,13 +1,14 @@
 //! The cache of denials: a denied key is answered in the process until its wait is over.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    After, Check, Clock, Grant, Key, Policy, PolicyError, Quota, Renewal, Reply, SentClaims, Settled, Source,
-    Stamp, Status, Store, Then, Times, Timestamp, Verdict, Wait,
+    After, BlockStart, Check, Clock, End, Grant, Key, Policy, PolicyError, Quota, RenewalReport, Reply,
+    SentClaims, Settled, Share, Source, Stamp, Status, Store, Then, Times, Timestamp, Verdict, Wait,
 };
 
 use crate::table::digest::Digest;
@@ -81,10 +82,19 @@ pub struct Remember {
     asked: Timestamp,
 }
 
-/// Forgets denials after a refund or a reset, as before it: what is learned between the two may be
-/// from before the change.
-#[derive(Debug)]
-pub struct ForgetDenials(AskedChecks);
+/// Forgets the denials of these checks.
+struct ForgetDenials {
+    denials: Arc<Denials>,
+    changed: AskedChecks,
+}
+
+impl ForgetDenials {
+    async fn after<F: Future>(self, change: F) -> F::Output {
+        let answer = change.await;
+        forget(&self.denials, &self.changed);
+        answer
+    }
+}
 
 impl<S: Store> DenyCache<S> {
     pub(crate) fn new(store: S, capacity: usize) -> DenyCache<S> {
@@ -155,12 +165,13 @@ impl<S: Store> DenyCache<S> {
         each
     }
 
-    /// Forgets denials before a change. Returns what forgets them again after it.
+    /// Forgets denials. Returns what forgets them again after a change: what is learned between the
+    /// two may be from before the change.
     fn forget<'a>(&self, of: impl Iterator<Item = (&'a Policy, &'a Key)>) -> ForgetDenials {
         let set: SmallVec<[Check<'_>; 4]> = of.map(|(policy, key)| Check::new(policy, key, 0)).collect();
-        let asked = self.asked(&set);
-        forget(&self.denials, &asked);
-        ForgetDenials(asked)
+        let changed = self.asked(&set);
+        forget(&self.denials, &changed);
+        ForgetDenials { denials: Arc::clone(&self.denials), changed }
     }
 }
 
@@ -329,20 +340,9 @@ impl<E> After<Result<Verdict, E>> for Remember {
     }
 }
 
-impl<T> After<T> for ForgetDenials {
-    type Shared = Arc<Denials>;
-    type Output = T;
-
-    fn after(self, denials: &Arc<Denials>, answer: T) -> T {
-        forget(denials, &self.0);
-        answer
-    }
-}
-
 impl<S: Store> Store for DenyCache<S> {
     type Error = S::Error;
     type Acquire = Then<S::Acquire, Remember>;
-    type Done = Then<S::Done, ForgetDenials>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
         // Looks change nothing, and show what the store knows.
@@ -356,32 +356,36 @@ impl<S: Store> Store for DenyCache<S> {
         self.store.acquire(set, times).then(&self.denials, Remember { set: asked_set, times, asked })
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, Self::Done> {
-        let forget = self.forget(grants.iter().map(|grant| (grant.policy, grant.key)));
-        self.store.refund(grants).then(&self.denials, forget)
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), S::Error> + use<S> {
+        let of = grants.iter().map(|grant| (grant.policy, grant.key));
+        self.forget(of).after(self.store.refund(grants))
     }
 
-    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
-        let forget = self.forget(grants.iter().map(|grant| (grant.policy, grant.key)));
-        let answer = self.store.settle(grants, total).await;
-        forget.after(&self.denials, answer)
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl End<Settled, S::Error> + use<S> {
+        let of = grants.iter().map(|grant| (grant.policy, grant.key));
+        self.forget(of).after(self.store.settle(grants, total))
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, S::Error> {
-        self.store.renew(grants).await
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), S::Error> + use<S> {
+        self.store.renew(grants, report)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, Self::Done> {
-        let forget = self.forget(policies.iter().map(|policy| (*policy, key)));
-        self.store.reset(key, policies).then(&self.denials, forget)
+    fn block(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        share: Option<Share>,
+    ) -> impl End<BlockStart, S::Error> + use<S> {
+        self.forget([(policy, key)].into_iter()).after(self.store.block(policy, key, share))
     }
 
-    fn end_waits_after(&mut self, limit: Duration) -> bool {
-        self.store.end_waits_after(limit)
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), S::Error> + use<S> {
+        let of = policies.iter().map(|policy| (*policy, key));
+        self.forget(of).after(self.store.reset(key, policies))
     }
 
-    fn node_of(&self, key: &Key) -> u64 {
-        self.store.node_of(key)
+    fn with_deadline(&self, deadline: Option<Duration>) -> DenyCache<S> {
+        DenyCache { store: self.store.with_deadline(deadline), ..self.clone() }
     }
 
     fn wait_limit(&self) -> Option<Duration> {
@@ -390,10 +394,6 @@ impl<S: Store> Store for DenyCache<S> {
 
     fn sent_claims(&self) -> Option<&SentClaims> {
         self.store.sent_claims()
-    }
-
-    fn patient(&self) -> DenyCache<S> {
-        DenyCache { store: self.store.patient(), ..self.clone() }
     }
 
     /// With a table of its own, so that its denials push out no others.

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
-use tollgate_core::{Check, Clock, Grant, Key, Policy, Reply, Store, Times, Verdict};
+use tollgate_core::{Check, Clock, End, Grant, Key, Policy, Reply, Store, Times, Verdict};
 
 use super::{Mistake, OneLock};
 
@@ -40,7 +40,6 @@ type Later<T> = Pin<Box<dyn Future<Output = Result<T, Infallible>> + Send>>;
 impl Store for Asynchronous {
     type Error = Infallible;
     type Acquire = Later<Verdict>;
-    type Done = Later<()>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Later<Verdict>> {
         let this = self.clone();
@@ -60,20 +59,20 @@ impl Store for Asynchronous {
         }))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Later<()>> {
-        let reply = self.store.refund(grants);
-        Reply::Later(Box::pin(async move {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
+        let refund = self.store.refund(grants);
+        async move {
             pending_twice().await;
-            reply.wait().await
-        }))
+            refund.await
+        }
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Later<()>> {
-        let reply = self.store.reset(key, policies);
-        Reply::Later(Box::pin(async move {
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
+        let reset = self.store.reset(key, policies);
+        async move {
             pending_twice().await;
-            reply.wait().await
-        }))
+            reset.await
+        }
     }
 }
 

@@ -7,7 +7,7 @@ mod slot_store;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::future::{Future, Ready};
+use std::future::{Future, Ready, ready};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use tollgate_core::algorithm::State;
 use tollgate_core::{
-    Algorithm, Check, Clock, Grant, Key, Policy, Quota, RecentUsage, Reply, Settled, Stamp, Status, Store,
-    Times, Timestamp, UsageError, Verdict, Wait,
+    Algorithm, Check, Clock, End, Grant, Key, Policy, Quota, RecentUsage, Reply, Settled, Stamp, Status,
+    Store, Times, Timestamp, UsageError, Verdict, Wait,
 };
 
 pub(crate) use asynchronous::Asynchronous;
@@ -284,7 +284,6 @@ impl OneLock {
 impl Store for OneLock {
     type Error = Infallible;
     type Acquire = Ready<Result<Verdict, Infallible>>;
-    type Done = Ready<Result<(), Infallible>>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         let policies: Vec<Policy> = set.iter().map(|check| self.effective(check.policy)).collect();
@@ -312,7 +311,7 @@ impl Store for OneLock {
         }))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
         let mut states = self.lock();
         let now = self.now();
         for grant in grants {
@@ -341,14 +340,14 @@ impl Store for OneLock {
                 _ => state.refund(grant.policy, now, grant.units, grant.stamp),
             }
         }
-        Reply::Now(Ok(()))
+        ready(Ok(()))
     }
 
-    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, Infallible> {
-        settlements::settle(self, grants, total).await
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl End<Settled, Infallible> + use<> {
+        ready(Ok(settlements::settle(self, grants, total)))
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
         let mut states = self.lock();
         for policy in policies {
             match self.mistake {
@@ -359,7 +358,7 @@ impl Store for OneLock {
                 }
             }
         }
-        Reply::Now(Ok(()))
+        ready(Ok(()))
     }
 }
 

@@ -1,22 +1,20 @@
 //! Corrections of grants, each with a mistake.
 
-use std::convert::Infallible;
-
 use tollgate_core::algorithm::State;
 use tollgate_core::{Algorithm, Grant, Policy, Settled, Timestamp, settle as settle_rightly};
 
-use super::{Mistake, OneLock, counts_in_windows};
+use super::{Mistake, OneLock, block_on, counts_in_windows};
 
 /// [`Store::settle`](tollgate_core::Store::settle) with the mistake of this store, if it is one of
 /// corrections.
-pub(super) async fn settle(store: &OneLock, grants: &[Grant<'_>], total: u64) -> Result<Settled, Infallible> {
+pub(super) fn settle(store: &OneLock, grants: &[Grant<'_>], total: u64) -> Settled {
     let granted = grants.iter().map(|grant| grant.units).sum();
     if store.mistake == Mistake::ClassOwesAlone
         && let Some(Grant { policy, .. }) = grants.last()
         && let Ok(policy) = Policy::try_from_parts(policy.name(), policy.quota(), policy.algorithm())
     {
         let alone: Vec<_> = grants.iter().map(|grant| Grant { policy: &policy, ..*grant }).collect();
-        return settle_rightly(store, &alone, total).await;
+        return rightly(store, &alone, total);
     }
     let newest = grants.last().filter(|_| total > granted);
     let Some((newest, twice)) =
@@ -25,14 +23,14 @@ pub(super) async fn settle(store: &OneLock, grants: &[Grant<'_>], total: u64) ->
         let backwards = || grants.iter().rev().copied().collect::<Vec<_>>();
         return match store.mistake {
             Mistake::SettleRefundsNothing if total <= granted => {
-                Ok(Settled { charged: total, ..Settled::default() })
+                Settled { charged: total, ..Settled::default() }
             }
-            Mistake::SettleRefundsTheOldestFirst => settle_rightly(store, &backwards(), total).await,
-            _ => settle_rightly(store, grants, total).await,
+            Mistake::SettleRefundsTheOldestFirst => rightly(store, &backwards(), total),
+            _ => rightly(store, grants, total),
         };
     };
     let before = store.lock().clone();
-    let settled = settle_rightly(store, grants, total).await?;
+    let settled = rightly(store, grants, total);
     let charged = settled.charged - granted;
     let now = store.now();
     let record = |units: u64, at: Timestamp| {
@@ -48,7 +46,7 @@ pub(super) async fn settle(store: &OneLock, grants: &[Grant<'_>], total: u64) ->
             *store.lock() = before;
             record(within, now);
             let charged = granted + within;
-            return Ok(Settled { charged, forgiven: total - charged, ..Settled::default() });
+            return Settled { charged, forgiven: total - charged, ..Settled::default() };
         }
         Mistake::ChargeLandsInTheNextWindow if counts_in_windows(&twice) => {
             *store.lock() = before;
@@ -64,18 +62,23 @@ pub(super) async fn settle(store: &OneLock, grants: &[Grant<'_>], total: u64) ->
         }
         Mistake::DebtHasNoEnd => {
             let more = Grant { policy: &twice, units: 0, ..*newest };
-            let Settled { charged, forgiven, .. } = settle_rightly(store, &[more], settled.forgiven).await?;
-            return Ok(Settled {
+            let Settled { charged, forgiven, .. } = rightly(store, &[more], settled.forgiven);
+            return Settled {
                 charged: settled.charged + charged,
                 debt: settled.debt + charged,
                 forgiven,
                 unknown: 0,
-            });
+            };
         }
-        Mistake::NoDebtIsReported => return Ok(Settled { debt: 0, ..settled }),
+        Mistake::NoDebtIsReported => return Settled { debt: 0, ..settled },
         _ => {}
     }
-    Ok(settled)
+    settled
+}
+
+fn rightly(store: &OneLock, grants: &[Grant<'_>], total: u64) -> Settled {
+    let Ok(settled) = block_on(settle_rightly(store, grants, total));
+    settled
 }
 
 /// Forgives the debt of a window that began with a request, and leaves an empty quota.

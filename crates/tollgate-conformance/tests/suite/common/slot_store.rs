@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
-use std::future::Ready;
+use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Clock, Grant, Key, Policy, Renewal, Reply, Stamp, Status, Store, Times, Verdict, Wait,
+    Check, Clock, End, Grant, Key, Policy, Renewal, RenewalReport, Reply, Stamp, Status, Store, Times,
+    Verdict, Wait,
 };
 
 use super::{Mistake, OneLock, SlotMistake};
@@ -247,13 +248,12 @@ impl SlotStore {
 impl Store for SlotStore {
     type Error = Infallible;
     type Acquire = Ready<Result<Verdict, Infallible>>;
-    type Done = Ready<Result<(), Infallible>>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         Reply::Now(Ok(self.decide(set, times)))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
         let (in_flight, of_rates): (Vec<Grant<'_>>, Vec<Grant<'_>>) =
             grants.iter().partition(|grant| grant.policy.is_in_flight());
         for grant in &in_flight {
@@ -262,15 +262,15 @@ impl Store for SlotStore {
         self.rates.refund(&of_rates)
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, Infallible> {
-        if !self.has_ttl {
-            return Ok(vec![Renewal::Held; grants.len()]);
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), Infallible> + use<> {
+        for (at, grant) in grants.iter().enumerate() {
+            let renewal = if self.has_ttl { self.renewed(&mut self.lock(), grant) } else { Renewal::Held };
+            report(at, renewal);
         }
-        let mut slots = self.lock();
-        Ok(grants.iter().map(|grant| self.renewed(&mut slots, grant)).collect())
+        ready(Ok(()))
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), Infallible>, Self::Done> {
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
         for policy in policies.iter().filter(|policy| policy.is_in_flight()) {
             if self.mistake != SlotMistake::ResetKeepsSlots {
                 self.held(&mut self.lock(), policy, key).clear();

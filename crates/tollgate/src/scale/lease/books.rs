@@ -18,7 +18,7 @@ use crate::table::sharded::Sharded;
 /// The demand for a key is remembered for so many lives of a lease after the last request.
 const REMEMBERED_LIVES: u32 = 8;
 
-pub struct Books {
+pub(super) struct Books {
     lease: Lease,
     accounts: Sharded<Account>,
     pub(super) agenda: Agenda,

@@ -1,12 +1,13 @@
 //! The store that spends leases.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    After, Algorithm, Check, Grant, Key, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Source,
-    Status, Store, Then, Times, Verdict, Wait,
+    After, Algorithm, BlockStart, Check, End, Grant, Key, Policy, PolicyError, RenewalReport, Reply,
+    SentClaims, Settled, Share, Source, Status, Store, Then, Times, Verdict, Wait,
 };
 
 use super::books::Books;
@@ -43,14 +44,24 @@ enum Step<S> {
     AddHeld(Leases<S>, Vec<Looked>),
 }
 
-/// Drops what this process holds of keys, after a reset as before it: what is fetched between the
-/// two may be from before the reset.
-#[derive(Debug)]
-pub struct ForgetLeases(Vec<(Policy, Key)>);
+/// Drops what this process holds of a key.
+struct ForgetLeases {
+    books: Arc<Books>,
+    policies: Vec<Policy>,
+    key: Key,
+}
+
+impl ForgetLeases {
+    async fn after<F: Future>(self, change: F) -> F::Output {
+        let answer = change.await;
+        self.policies.iter().for_each(|policy| self.books.forget(policy, &self.key));
+        answer
+    }
+}
 
 impl<S: Store> Leases<S> {
     pub(crate) fn new(store: S, lease: Lease) -> Leases<S> {
-        Leases { patient: store.patient(), store, books: Arc::new(Books::new(lease)) }
+        Leases { patient: store.with_deadline(None), store, books: Arc::new(Books::new(lease)) }
     }
 
     /// Returns the store inside.
@@ -156,6 +167,14 @@ impl<S: Store> Leases<S> {
         Verdict::new(verdict.times(), verdict.delay(), each).as_decided_by(&verdict)
     }
 
+    /// Drops what this process holds of a key. Returns what drops it again after a change: what is
+    /// fetched between the two may be from before the change.
+    fn forget(&self, key: &Key, policies: &[&Policy]) -> ForgetLeases {
+        policies.iter().for_each(|policy| self.books.forget(policy, key));
+        let policies = policies.iter().map(|&policy| policy.clone()).collect();
+        ForgetLeases { books: Arc::clone(&self.books), policies, key: key.clone() }
+    }
+
     /// Starts the fetches that a verdict of the store allows. A key that is denied has no units to
     /// fetch ahead.
     fn fetch_wanted(&self, wanted: &Wanted, verdict: &Verdict) {
@@ -187,16 +206,6 @@ impl<S: Store> After<Result<Verdict, S::Error>> for FollowUp<S> {
     }
 }
 
-impl<T> After<T> for ForgetLeases {
-    type Shared = Arc<Books>;
-    type Output = T;
-
-    fn after(self, books: &Arc<Books>, answer: T) -> T {
-        self.0.iter().for_each(|(policy, key)| books.forget(policy, key));
-        answer
-    }
-}
-
 /// Whether leases are for this set. A leaky bucket has to delay each request. The store has to see
 /// each slot, each use that it tracks, each charge that is corrected, and each request that leaves
 /// units to others. A long key is not kept.
@@ -217,7 +226,6 @@ fn is_leasable(set: &[Check<'_>], times: Times) -> bool {
 impl<S: Store> Store for Leases<S> {
     type Error = S::Error;
     type Acquire = Then<S::Acquire, FollowUp<S>>;
-    type Done = Then<S::Done, ForgetLeases>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
         let mut wanted = Wanted::new();
@@ -238,39 +246,35 @@ impl<S: Store> Store for Leases<S> {
         self.store.acquire(set, times).then(&(), FollowUp(step))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, Self::Done> {
-        self.store.refund(grants).then(&self.books, ForgetLeases(Vec::new()))
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), S::Error> + use<S> {
+        self.store.refund(grants)
     }
 
-    /// The store corrects the charge. What is leased of the key stays leased, unless a block starts
-    /// by it: what was granted to the key before, or meanwhile, is dropped.
-    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
-        let forget_blocked = || {
-            let blocks = grants.iter().filter(|grant| grant.policy.is_block());
-            blocks.for_each(|grant| self.books.forget(grant.policy, grant.key));
-        };
-        forget_blocked();
-        let settled = self.store.settle(grants, total).await;
-        forget_blocked();
-        settled
+    /// The store corrects the charge. What is leased of the key stays leased.
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl End<Settled, S::Error> + use<S> {
+        self.store.settle(grants, total)
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, S::Error> {
-        self.store.renew(grants).await
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), S::Error> + use<S> {
+        self.store.renew(grants, report)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, Self::Done> {
-        policies.iter().for_each(|policy| self.books.forget(policy, key));
-        let of = policies.iter().map(|&policy| (policy.clone(), key.clone())).collect();
-        self.store.reset(key, policies).then(&self.books, ForgetLeases(of))
+    /// What was granted to the key before, or meanwhile, is dropped.
+    fn block(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        share: Option<Share>,
+    ) -> impl End<BlockStart, S::Error> + use<S> {
+        self.forget(key, &[policy]).after(self.store.block(policy, key, share))
     }
 
-    fn end_waits_after(&mut self, limit: Duration) -> bool {
-        self.store.end_waits_after(limit)
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), S::Error> + use<S> {
+        self.forget(key, policies).after(self.store.reset(key, policies))
     }
 
-    fn node_of(&self, key: &Key) -> u64 {
-        self.store.node_of(key)
+    fn with_deadline(&self, deadline: Option<Duration>) -> Leases<S> {
+        Leases { store: self.store.with_deadline(deadline), ..self.clone() }
     }
 
     fn wait_limit(&self) -> Option<Duration> {
@@ -279,10 +283,6 @@ impl<S: Store> Store for Leases<S> {
 
     fn sent_claims(&self) -> Option<&SentClaims> {
         self.store.sent_claims()
-    }
-
-    fn patient(&self) -> Leases<S> {
-        Leases { store: self.patient.clone(), ..self.clone() }
     }
 
     /// With books of its own, so that its keys push out no others.

@@ -9,6 +9,7 @@ use tollgate_core::{Grant, Store, StoreError};
 use super::account::Unspent;
 use super::background::Turn;
 use super::leases::Leases;
+use crate::ending::begun;
 
 /// How many refunds are sent at once. They share the store's queue with requests.
 const AT_ONCE: usize = 1_000;
@@ -75,14 +76,16 @@ impl<S: Store> Leases<S> {
     /// nothing of the first was executed.
     async fn return_units(&self) {
         let _begun = self.books.underway.begin();
-        let send = |unspent: Unspent| {
-            let Unspent { policy, key, units, stamp, .. } = &unspent;
+        let send = |Unspent { policy, key, units, stamp, .. }: &Unspent| {
             let grant = Grant { policy, key, units: (*units).into(), stamp: *stamp, share: None };
-            (self.patient.refund(&[grant]), unspent)
+            self.patient.refund(&[grant])
         };
         let mut unspent = self.books.end().into_iter();
         loop {
-            let sent: Vec<_> = unspent.by_ref().take(AT_ONCE).map(send).collect();
+            let mut sent = Vec::new();
+            for unspent in unspent.by_ref().take(AT_ONCE) {
+                sent.push((begun(send(&unspent)).await, unspent));
+            }
             if sent.is_empty() {
                 return;
             }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{
-    After, Check, Grant, Key, OwnedCheck, Policy, PolicyError, Renewal, Reply, SentClaims, Settled, Store,
-    Then, Times, UsageLog, Verdict,
+    After, BlockStart, Check, End, Grant, Key, OwnedCheck, Policy, PolicyError, RenewalReport, Reply,
+    SentClaims, Settled, Share, Store, Then, Times, UsageLog, Verdict,
 };
 
 use super::book::Book;
@@ -55,7 +55,6 @@ impl<E> After<Result<Verdict, E>> for CountDecision {
 impl<S: Store> Store for UsageCounter<S> {
     type Error = S::Error;
     type Acquire = Then<S::Acquire, CountDecision>;
-    type Done = S::Done;
 
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
@@ -67,29 +66,34 @@ impl<S: Store> Store for UsageCounter<S> {
         self.store.acquire(set, times).then(&self.book, CountDecision(weight.map(owned)))
     }
 
-    fn refund(&self, grants: &[Grant<'_>]) -> Reply<Result<(), S::Error>, S::Done> {
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), S::Error> + use<S> {
         self.store.refund(grants)
     }
 
     /// Not counted: it decides nothing.
-    async fn settle(&self, grants: &[Grant<'_>], total: u64) -> Result<Settled, S::Error> {
-        self.store.settle(grants, total).await
+    fn settle(&self, grants: &[Grant<'_>], total: u64) -> impl End<Settled, S::Error> + use<S> {
+        self.store.settle(grants, total)
     }
 
-    async fn renew(&self, grants: &[Grant<'_>]) -> Result<Vec<Renewal>, S::Error> {
-        self.store.renew(grants).await
+    fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), S::Error> + use<S> {
+        self.store.renew(grants, report)
     }
 
-    fn reset(&self, key: &Key, policies: &[&Policy]) -> Reply<Result<(), S::Error>, S::Done> {
+    fn block(
+        &self,
+        policy: &Policy,
+        key: &Key,
+        share: Option<Share>,
+    ) -> impl End<BlockStart, S::Error> + use<S> {
+        self.store.block(policy, key, share)
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), S::Error> + use<S> {
         self.store.reset(key, policies)
     }
 
-    fn end_waits_after(&mut self, limit: Duration) -> bool {
-        self.store.end_waits_after(limit)
-    }
-
-    fn node_of(&self, key: &Key) -> u64 {
-        self.store.node_of(key)
+    fn with_deadline(&self, deadline: Option<Duration>) -> UsageCounter<S> {
+        UsageCounter { store: self.store.with_deadline(deadline), ..self.clone() }
     }
 
     fn wait_limit(&self) -> Option<Duration> {
@@ -98,10 +102,6 @@ impl<S: Store> Store for UsageCounter<S> {
 
     fn sent_claims(&self) -> Option<&SentClaims> {
         self.store.sent_claims()
-    }
-
-    fn patient(&self) -> UsageCounter<S> {
-        UsageCounter { store: self.store.patient(), ..self.clone() }
     }
 
     fn in_shadow(&self) -> UsageCounter<S> {
