@@ -16,7 +16,7 @@ use crate::error::Error;
 const RENEWALS_OF_A_CALL: usize = 100;
 
 /// Renewals of keys that are together in a Cluster, each with the place of its grant.
-type Slots = Vec<(usize, RefundEntry)>;
+type SlotRenewals = Vec<(usize, RefundEntry)>;
 
 /// Whether each slot of a call is held.
 pub(crate) type RenewalAnswer = AnswerInTime<Vec<bool>>;
@@ -35,7 +35,7 @@ where
     S: Fn(u16, Vec<RefundEntry>) -> Result<RenewalAnswer, Error> + Clone + Send + 'static,
 {
     let context = &commit.context;
-    let mut of_slot: BTreeMap<u16, Slots> = BTreeMap::new();
+    let mut of_slot: BTreeMap<u16, SlotRenewals> = BTreeMap::new();
     for (at, grant) in grants.iter().enumerate() {
         if !grant.policy.is_in_flight() {
             // Those of other policies have no time to live.
@@ -58,7 +58,7 @@ where
 /// A call that renews slots.
 struct SentRenewals {
     slot: u16,
-    renewals: Slots,
+    renewals: SlotRenewals,
     answer: Result<RenewalAnswer, Error>,
 }
 
@@ -66,12 +66,12 @@ struct SentRenewals {
 fn sent(
     send: &impl Fn(u16, Vec<RefundEntry>) -> Result<RenewalAnswer, Error>,
     slot: u16,
-    renewals: Slots,
+    renewals: SlotRenewals,
 ) -> Vec<SentRenewals> {
     let mut sent = Vec::new();
     let mut renewals = renewals.into_iter().peekable();
     while renewals.peek().is_some() {
-        let renewals: Slots = renewals.by_ref().take(RENEWALS_OF_A_CALL).collect();
+        let renewals: SlotRenewals = renewals.by_ref().take(RENEWALS_OF_A_CALL).collect();
         let answer = send(slot, renewals.iter().map(|(_, entry)| entry.clone()).collect());
         sent.push(SentRenewals { slot, renewals, answer });
     }

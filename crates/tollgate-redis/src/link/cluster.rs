@@ -21,9 +21,9 @@ use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
 use super::call::{Build, Moving, Text, cause, is_replica};
+use super::hash_slots::{HashSlots, Range, SLOTS, covered, ranges, redirected};
 use super::node::{ClusterNode, NodeConn};
 use super::open::{Address, Timeouts, at};
-use super::slots::{Range, SLOTS, Slots, covered, ranges, redirected};
 use crate::error::{Cause, Error};
 
 /// How often a call that was not executed is sent again after a pause. That takes several attempts
@@ -54,7 +54,7 @@ struct ClusterState {
 #[derive(Default)]
 struct ClusterMap {
     /// `None` until the first refresh.
-    slots: Option<Slots>,
+    slots: Option<HashSlots>,
     /// The ranges that `slots` was made of. Empty after a redirection has changed `slots`.
     ranges: Vec<Range>,
     /// The owners of slots, and other nodes that calls were redirected to.
@@ -106,7 +106,7 @@ impl ClusterLink {
     /// The owners of all slots, as a node knows them now.
     pub(super) async fn masters(&self) -> Result<Vec<Arc<ClusterNode>>, Error> {
         self.0.refresh().await?;
-        let masters = self.0.map().slots.as_ref().and_then(Slots::owners);
+        let masters = self.0.map().slots.as_ref().and_then(HashSlots::owners);
         masters.ok_or_else(no_owner)
     }
 
@@ -265,7 +265,7 @@ impl ClusterState {
         if map.ranges == ranges {
             return Ok(false);
         }
-        map.slots = Some(Slots::new(&ranges, &map.nodes));
+        map.slots = Some(HashSlots::new(&ranges, &map.nodes));
         map.ranges = ranges;
         Ok(true)
     }

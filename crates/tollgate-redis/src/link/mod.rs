@@ -10,12 +10,12 @@
 mod backoff;
 mod call;
 mod cluster;
+mod hash_slots;
 mod node;
 mod open;
 mod pool;
 mod proxy_check;
 mod sentinels;
-mod slots;
 pub(crate) mod tls;
 pub(crate) mod topology;
 

@@ -20,17 +20,17 @@ pub(super) struct Range {
 }
 
 /// The known owner of each slot.
-pub(super) struct Slots(Vec<Option<Arc<ClusterNode>>>);
+pub(super) struct HashSlots(Vec<Option<Arc<ClusterNode>>>);
 
-impl Slots {
-    pub(super) fn new(ranges: &[Range], nodes: &BTreeMap<Address, Arc<ClusterNode>>) -> Slots {
+impl HashSlots {
+    pub(super) fn new(ranges: &[Range], nodes: &BTreeMap<Address, Arc<ClusterNode>>) -> HashSlots {
         let mut slots = vec![None; SLOTS];
         for range in ranges {
             let master = range.master.as_ref().and_then(|master| nodes.get(master));
             let owned = slots.get_mut(usize::from(range.first)..=usize::from(range.last));
             owned.into_iter().flatten().for_each(|owner| *owner = master.cloned());
         }
-        Slots(slots)
+        HashSlots(slots)
     }
 
     pub(super) fn owner(&self, slot: u16) -> Option<&Arc<ClusterNode>> {
