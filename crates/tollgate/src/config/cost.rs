@@ -4,7 +4,7 @@ use serde::Serialize;
 use tollgate_core::Share;
 
 use super::error::{Mistake, refuse};
-use super::rule::RuleFields;
+use super::rule_fields::RuleFields;
 use super::values::{Units, UnitsOr, text_if_any};
 
 /// What a request costs before its response.

@@ -11,7 +11,8 @@ use toml::de::DeTable;
 use super::error::{ConfigError, Mistake};
 use super::message::{hint, name, one_line, reason};
 use super::place::{Format, PathStep, SourceText, work};
-use super::rule::{RuleConfig, RuleFields};
+use super::rule::RuleConfig;
+use super::rule_fields::RuleFields;
 
 /// The rules of a file, whose fields fit together. [`Registry::rules`](super::Registry::rules)
 /// checks their values, and makes [`Rule`](crate::Rule)s of them.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tollgate_core::{Algorithm, Policy, PolicyError, Quota, TimeSpan};
 
 use super::error::{Mistake, refuse};
 use super::rate::{CalendarQuota, Rate};
-use super::rule::RuleFields;
+use super::rule_fields::{AlgorithmName, RuleFields};
 use super::tiers::{TiersConfig, read_tiers, write_tiers};
 use super::values::{AsText, Units, UnitsOr, text, text_if_any};
 use crate::rule::Rule;
@@ -99,20 +99,6 @@ pub enum AlgorithmConfig {
     },
 }
 
-/// An algorithm. Its parameters are fields of their own.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum AlgorithmName {
-    Gcra,
-    LeakyBucket,
-    FixedWindow,
-    FixedWindowAligned,
-    SlidingWindow,
-    SlidingBuckets,
-    SlidingLog,
-}
-
 impl LimitConfig {
     pub(super) fn of(fields: &RuleFields) -> Result<LimitConfig, Mistake> {
         let Some(AsText(rate)) = fields.quota else { return LimitConfig::of_slots(fields) };
@@ -201,6 +187,28 @@ impl LimitConfig {
             rule = rule.held_at_most(time);
         }
         Ok(rule)
+    }
+}
+
+impl LimitConfig {
+    /// The tiers of a rule with this window, as quotas.
+    pub(super) fn tiers(&self, window: Duration) -> Result<Option<TiersConfig<Quota>>, Mistake> {
+        let quota =
+            |limit, window| Quota::try_new(limit, window).map_err(|error| format!("is not valid: {error}"));
+        match self {
+            LimitConfig::Rate { tiers, .. } => Ok(tiers.clone()),
+            LimitConfig::Calendar { quota: own, tiers, .. } => {
+                let tier = |tier: CalendarQuota| match tier.window == own.window {
+                    true => quota(tier.limit, window),
+                    false => Err(format!("needs {}", own.window.tier())),
+                };
+                tiers.as_ref().map(|tiers| tiers.try_map(tier)).transpose()
+            }
+            LimitConfig::InFlight { tiers, .. } => {
+                let tier = |limit| quota(limit, Quota::DEFAULT_TTL);
+                tiers.as_ref().map(|tiers| tiers.try_map(tier)).transpose()
+            }
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::error::ConfigError;
 use super::message::escaped;
-use super::rule::{RuleConfig, RuleFields};
+use super::rule::RuleConfig;
+use super::rule_fields::RuleFields;
 
 /// `NAME=LIMIT/WINDOW[,burst=N][,algorithm=A][,key=K][,max-wait=D]`, or
 /// `NAME=N[,key=K][,ttl=D][,max-wait=D]`.

@@ -9,7 +9,8 @@ use super::error::ConfigError;
 use super::file::{FileFields, RuleFile, steps};
 use super::place::{Format, PathStep, SourceText, work};
 use super::registry::Registry;
-use super::rule::{RuleConfig, RuleFields};
+use super::rule::RuleConfig;
+use super::rule_fields::RuleFields;
 
 /// How many mistakes are listed at most.
 const MOST: usize = 1_000;

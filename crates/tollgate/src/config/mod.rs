@@ -150,6 +150,7 @@ mod place;
 mod rate;
 mod registry;
 mod rule;
+mod rule_fields;
 mod rules;
 #[cfg(test)]
 mod schema;
@@ -172,6 +173,7 @@ pub use leaving::LeavingConfig;
 pub use limit::{AlgorithmConfig, LimitConfig};
 pub use rate::{CalendarQuota, WindowName};
 pub use registry::Registry;
-pub use rule::{Mode, RuleConfig};
+pub use rule::RuleConfig;
+pub use rule_fields::Mode;
 pub use tiers::TiersConfig;
 pub use when::{MethodName, PathPattern, When};

@@ -5,7 +5,8 @@ use tollgate_core::Key;
 use super::error::ConfigError;
 use super::file::RuleFile;
 use super::registry::Registry;
-use super::rule::{Mode, RuleConfig};
+use super::rule::RuleConfig;
+use super::rule_fields::Mode;
 use crate::extract::Head;
 use crate::rule::Rule;
 

@@ -10,7 +10,8 @@ use tollgate_core::Quota;
 
 use super::RuleFile;
 use super::file::FileFields;
-use super::rule::{RuleConfig, RuleFields};
+use super::rule::RuleConfig;
+use super::rule_fields::RuleFields;
 use super::values::{AsText, InText, NamedValues, OneOrMany, Units, UnitsOr};
 
 /// The schema of a type that has several forms.

@@ -9,8 +9,7 @@ use serde::ser::{Serialize, Serializer};
 use super::block::BlockConfig;
 use super::file::FileFields;
 use super::leaving::LeavingConfig;
-use super::rule::RuleFields;
-use super::tiers::TiersFields;
+use super::rule_fields::{RuleFields, TiersFields};
 use super::when::When;
 
 /// Reads a type, whose derived functions are those of `serde(remote = "Self")`.

@@ -1,26 +1,13 @@
 //! The field `tiers`.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use serde::{Deserialize, Serialize, Serializer};
-use tollgate_core::Quota;
+use serde::{Serialize, Serializer};
 
 use super::error::Mistake;
-use super::limit::LimitConfig;
-use super::rate::{CalendarQuota, Rate};
-use super::rule::RuleFields;
+use super::rate::Rate;
+use super::rule_fields::{RuleFields, TiersFields};
 use super::values::{NamedValues, UnitsOr};
-
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(remote = "Self", deny_unknown_fields)]
-pub(super) struct TiersFields {
-    /// The class of the registry that chooses a tier.
-    by: String,
-    /// The quota of each tier; a number for requests in flight.
-    quotas: NamedValues<UnitsOr<Rate>>,
-}
 
 /// Other limits for some requests: [`Rule::tiers`](crate::Rule::tiers).
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +20,10 @@ pub struct TiersConfig<Q> {
 
 impl<Q: Copy> TiersConfig<Q> {
     /// The same tiers with other limits, each of which may be wrong.
-    fn try_map<T>(&self, limit: impl Fn(Q) -> Result<T, String>) -> Result<TiersConfig<T>, Mistake> {
+    pub(super) fn try_map<T>(
+        &self,
+        limit: impl Fn(Q) -> Result<T, String>,
+    ) -> Result<TiersConfig<T>, Mistake> {
         let limit = |(tier, of): (&String, &Q)| match limit(*of) {
             Ok(limit) => Ok((tier.clone(), limit)),
             Err(error) => Err(Mistake::new("tiers", format!("tier {tier:?} {error}"))),
@@ -65,26 +55,4 @@ pub(super) fn write_tiers<Q: Copy + Into<UnitsOr<Rate>>, S: Serializer>(
         quotas: NamedValues(quotas.iter().map(|(tier, limit)| (tier.clone(), (*limit).into())).collect()),
     });
     fields.serialize(serializer)
-}
-
-impl LimitConfig {
-    /// The tiers of a rule with this window, as quotas.
-    pub(super) fn tiers(&self, window: Duration) -> Result<Option<TiersConfig<Quota>>, Mistake> {
-        let quota =
-            |limit, window| Quota::try_new(limit, window).map_err(|error| format!("is not valid: {error}"));
-        match self {
-            LimitConfig::Rate { tiers, .. } => Ok(tiers.clone()),
-            LimitConfig::Calendar { quota: own, tiers, .. } => {
-                let tier = |tier: CalendarQuota| match tier.window == own.window {
-                    true => quota(tier.limit, window),
-                    false => Err(format!("needs {}", own.window.tier())),
-                };
-                tiers.as_ref().map(|tiers| tiers.try_map(tier)).transpose()
-            }
-            LimitConfig::InFlight { tiers, .. } => {
-                let tier = |limit| quota(limit, Quota::DEFAULT_TTL);
-                tiers.as_ref().map(|tiers| tiers.try_map(tier)).transpose()
-            }
-        }
-    }
 }

@@ -6,10 +6,7 @@ use std::time::Duration;
 
 use tollgate_core::{ErrorKind, StoreError};
 
-#[cfg(doc)]
-use super::guard::Guarded;
-
-/// Reasons why a [`Guarded`] store did not answer.
+/// Reasons why a [`Guarded`](super::Guarded) store did not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardError<E> {
     /// No answer came within this limit. The store may still have done, or may still do, what it
