@@ -352,7 +352,7 @@ impl<S: Clone> RateLimitLayer<S> {
     }
 
     /// Switches the layer off or on, without changing a type. While it is off, every request passes
-    /// and nothing is charged. Observers and metrics see [`Outcome::Skipped`](crate::Outcome). A
+    /// and nothing is charged. Observers and metrics see nothing of it. A
     /// [`limiter`](RateLimitLayer::limiter) of it still limits.
     pub fn enabled(self, enabled: bool) -> RateLimitLayer<S> {
         self.with(|shared| shared.options.is_off = !enabled)

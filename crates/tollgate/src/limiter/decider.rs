@@ -1,7 +1,6 @@
 //! The way from what is asked to a decision, for keys and for requests alike.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,12 +92,8 @@ impl<S> Decider<S> {
     /// Shows observers what was decided about a request that waited `since` then.
     #[inline]
     pub(crate) fn show(&self, asks: &[Ask], verdict: &Verdict, slot: &Slot, since: Option<Timestamp>) {
-        self.observers.verdict(&self.policies, self.all_rules(), asks, verdict, since);
+        self.observers.verdict(&self.policies, asks, verdict, since);
         slot.seen_by(&self.observers);
-    }
-
-    fn all_rules(&self) -> Range<usize> {
-        0..self.policies.own().len()
     }
 
     /// Shows observers how a charge of this policy has ended.
@@ -190,19 +185,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// Charges what is asked, for a caller that waits until `deadline` at the longest.
     pub(super) async fn charge(&self, asks: Asks, deadline: Option<Duration>) -> Result<Permit, Denial> {
-        self.charge_by(self.all_rules(), asks, deadline).await
-    }
-
-    /// Charges what is asked of some rules.
-    pub(crate) async fn charge_by(
-        &self,
-        rules: Range<usize>,
-        asks: Asks,
-        deadline: Option<Duration>,
-    ) -> Result<Permit, Denial> {
         let reply = self.ask(&asks, deadline);
         let to_count = self.to_count(&asks);
-        let decided = self.decided_by(rules, asks, reply).await;
+        let decided = self.decided(asks, reply).await;
         decided.inspect_err(|denial| self.count(denial, &to_count))
     }
 
@@ -218,11 +203,10 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// Charges more units of one policy. Other rules have decided about the request before.
     pub(super) async fn charge_more(&self, ask: Ask) -> Result<Permit, Denial> {
-        let rule = self.policies.named(&ask.policy);
         let asks: Asks = smallvec![ask];
         // Nothing waits for a place in the queue of a leaky bucket.
         let reply = self.ask(&asks, Some(Duration::ZERO));
-        self.decided_by(rule..rule + 1, asks, reply).await
+        self.decided(asks, reply).await
     }
 
     /// The decision on what was asked, when the store has answered.
@@ -231,19 +215,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         asks: Asks,
         reply: Reply<Claimed, Asking<S>>,
     ) -> Result<Permit, Denial> {
-        self.decided_by(self.all_rules(), asks, reply).await
-    }
-
-    async fn decided_by(
-        &self,
-        rules: Range<usize>,
-        asks: Asks,
-        reply: Reply<Claimed, Asking<S>>,
-    ) -> Result<Permit, Denial> {
         let since = if let Reply::Later(_) = reply { self.waits_since() } else { None };
         let (verdict, slot) = reply.wait().await;
-        self.observers.verdict(&self.policies, rules, &asks, &verdict, since);
-        slot.seen_by(&self.observers);
+        self.show(&asks, &verdict, &slot, since);
         self.permit(asks, &verdict, slot)
     }
 

@@ -82,12 +82,11 @@ impl<S: Store<Error: NeverFails>> ShadowRules<S> {
         let Decider { policies, observers, store, .. } = &self.decider;
         let supports = |policy: &Policy| store.supports(policy).is_ok();
         let mut waiting = Vec::new();
-        // Observers see rules that do not apply, too.
-        let may_apply = self.rules.that_may_apply(head).filter(|_| !observers.are_any());
+        let may_apply = self.rules.that_may_apply(head);
         for rule in may_apply.unwrap_or_else(|| (0..self.rules.len()).collect()) {
             match self.rules.ask_of(rule, head, policies, supports) {
                 Ok(Some(ask)) => waiting.extend(self.charge(rule, policies.with_blocks(smallvec![ask]))),
-                Ok(None) => observers.undecided(policies, rule, Outcome::Skipped),
+                Ok(None) => {}
                 Err(_) => observers.undecided(policies, rule, Outcome::ShadowDenied),
             }
         }
@@ -139,8 +138,8 @@ impl<S: Store<Error: NeverFails>> ShadowCheck<S> {
         if matches!(verdict.source(), Source::FailurePolicy | Source::Fallback) {
             return;
         }
-        let ShadowCheck { decider, rule, asks, since, .. } = &self;
-        decider.observers.verdict(&decider.policies, *rule..rule + 1, asks, verdict, *since);
+        let ShadowCheck { decider, asks, since, .. } = &self;
+        decider.observers.verdict(&decider.policies, asks, verdict, *since);
         if !verdict.is_granted() && decider.counts_denials() {
             decider.count(&Denial::of(decider.report(asks, verdict)), asks);
         }

@@ -7,7 +7,9 @@ use tollgate_core::{Policy, Source};
 /// What one rule of a request decided: see
 /// [`RateLimitLayer::observe`](crate::RateLimitLayer::observe).
 ///
-/// Each request brings one decision for each rule. Its [`Charge`](crate::Charge) brings one more of
+/// Each request brings one decision for each rule that applies to it: none for a rule from which it
+/// is exempt, and none if the layer is switched off. A request that is refused because it has no
+/// key brings one, of the rule that needs the key. Its [`Charge`](crate::Charge) brings one more of
 /// its own rule for each extension, and when it has ended. So does each [slot](crate::Slot) when it
 /// comes back, and each [block](crate::Policy::block_after) when it starts or is dropped. A
 /// decision contains no key and nothing else of the request.
@@ -42,8 +44,8 @@ impl<'a> Decision<'a> {
     }
 
     /// Returns the units that the request costs, or that the [outcome](Decision::outcome) is about:
-    /// settled, forgiven, unknown or released. 0 if the rule did not apply or found no key, or if a
-    /// block starts or is dropped.
+    /// settled, forgiven, unknown or released. 0 if the rule found no key, or if a block starts or is
+    /// dropped.
     pub fn units(&self) -> u64 {
         self.units
     }
@@ -75,17 +77,12 @@ impl<'a> Decision<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The rule did not apply: the request is exempt or has no key ([`MissingKey::Skip`]), or the
-    /// layer is switched off.
-    ///
-    /// [`MissingKey::Skip`]: crate::MissingKey::Skip
-    Skipped,
     /// The units were charged, and the request passes.
     Allowed,
     /// The units were charged, and the request passes after a wait for its slot in a
     /// [leaky bucket](crate::Algorithm::LeakyBucket).
     Delayed,
-    /// Another rule refused the request. This policy had room, or was not asked.
+    /// Another rule refused the request. This policy had room.
     NotCharged,
     /// The policy refused the request. Or the store failed, and the failure policy refused it: the
     /// [source](Decision::source) is [`Source::FailurePolicy`] then.
@@ -126,8 +123,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes.
-    pub const ALL: [Outcome; 17] = [
-        Outcome::Skipped,
+    pub const ALL: [Outcome; 16] = [
         Outcome::Allowed,
         Outcome::Delayed,
         Outcome::NotCharged,
@@ -163,7 +159,6 @@ impl Outcome {
     /// The name in logs and metrics, such as `never-possible`.
     pub const fn name(self) -> &'static str {
         match self {
-            Outcome::Skipped => "skipped",
             Outcome::Allowed => "allowed",
             Outcome::Delayed => "delayed",
             Outcome::NotCharged => "not-charged",

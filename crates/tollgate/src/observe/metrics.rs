@@ -90,7 +90,6 @@ impl Handles {
     fn new(policies: &PolicySet, policy: &Policy, is_alone: bool) -> Handles {
         let is_possible = |outcome: Outcome, source| {
             let has_it = match outcome {
-                Outcome::Skipped => true,
                 _ if outcome.is_shadow() || policies.is_shadow() => {
                     outcome.is_shadow() == policies.is_shadow()
                 }
@@ -248,14 +247,14 @@ fn decides_nothing(outcome: Outcome) -> bool {
 
 /// Whether a source can decide so, for a policy that may delay and that others apply with.
 fn is_possible(outcome: Outcome, source: Source) -> bool {
-    use Outcome::{Allowed, Blocked, Denied, NeverPossible, NoKey, NotCharged, Skipped};
+    use Outcome::{Allowed, Blocked, Denied, NeverPossible, NoKey, NotCharged};
     use Outcome::{ShadowAllowed, ShadowDenied, ShadowDropped};
     match source {
-        Source::Rule => matches!(outcome, Skipped | NotCharged | NoKey | ShadowDenied | ShadowDropped),
+        Source::Rule => matches!(outcome, NoKey | ShadowDenied | ShadowDropped),
         Source::Lease => matches!(outcome, Allowed | ShadowAllowed),
         Source::DenyCache => matches!(outcome, NotCharged | Denied | Blocked | NeverPossible | ShadowDenied),
         Source::FailurePolicy => matches!(outcome, Allowed | Denied | ShadowAllowed | ShadowDenied),
         // The store, and a fallback, which is one.
-        _ => !matches!(outcome, Skipped | NoKey | ShadowDropped) && !decides_nothing(outcome),
+        _ => !matches!(outcome, NoKey | ShadowDropped) && !decides_nothing(outcome),
     }
 }

@@ -11,7 +11,6 @@ mod span;
 pub mod stores;
 
 use std::fmt;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::panicking;
@@ -74,79 +73,53 @@ impl Observers {
         self.0.as_ref().map(|watch| watch.clock.now())
     }
 
-    /// Whether there is an observer.
-    pub(crate) fn are_any(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// Whether an observer or a span may see decisions.
     #[inline]
     fn is_on(&self) -> bool {
         self.0.is_some() || is_traced()
     }
 
-    /// Shows what these rules decided about a request, with the time [from which](Observers::now)
-    /// it waited.
+    /// Shows what each rule of which something was asked decided, with the time [from
+    /// which](Observers::now) the request waited.
     #[inline]
     pub(crate) fn verdict(
         &self,
         policies: &PolicySet,
-        rules: Range<usize>,
         asks: &[Ask],
         verdict: &Verdict,
         since: Option<Timestamp>,
     ) {
         if self.is_on() {
-            self.show_verdict(policies, rules, asks, verdict, since);
+            self.show_verdict(policies, asks, verdict, since);
         }
     }
 
     #[inline]
-    fn show_verdict(
-        &self,
-        policies: &PolicySet,
-        rules: Range<usize>,
-        asks: &[Ask],
-        verdict: &Verdict,
-        since: Option<Timestamp>,
-    ) {
+    fn show_verdict(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
         let mut latency = since.and_then(|since| Some(self.now()?.saturating_since(since)));
-        let mut at = 0;
-        let decision = |rule: usize| {
-            // Asks are in the order of the rules.
-            let Some(ask) = asks.get(at).filter(|ask| policies.named(&ask.policy) == rule) else {
-                return Decision::of_rule(policies.numbered(rule), rule, Outcome::Skipped);
-            };
+        let mut last = None;
+        let decisions = asks.iter().enumerate().map_while(|(at, ask)| {
+            let rule = policies.named(&ask.policy);
+            if last.replace(rule).is_some_and(|last| last >= rule) {
+                // Asks are in the order of the rules. Those of their blocks follow.
+                return None;
+            }
             let policy = policies.policy(&ask.policy);
             let (outcome, wait) = match blocked(policies, asks, verdict, rule) {
                 Some(wait) => (Outcome::Blocked, Some(wait)),
                 None => outcome(verdict, at, policy),
             };
             let outcome = if policies.is_shadow() { outcome.in_shadow() } else { outcome };
-            at += 1;
             let (source, latency) = (verdict.source(), latency.take());
-            Decision { policy, rule, outcome, units: ask.cost, source, wait, latency }
-        };
-        match self.0 {
-            None if !asks.is_empty() => {
-                // A span shows one of the rules that apply. Their blocks come behind them.
-                let of_rules = asks.iter().map(|ask| policies.named(&ask.policy));
-                let mut last = None;
-                let applying =
-                    of_rules.take_while(|rule| last.replace(*rule).is_none_or(|last| last < *rule));
-                self.show(applying.map(decision));
-            }
-            _ => self.show(rules.map(decision)),
-        }
+            Some(Decision { policy, rule, outcome, units: ask.cost, source, wait, latency })
+        });
+        self.show(decisions);
     }
 
     /// Shows that the rule with this number found no key.
     pub(crate) fn no_key(&self, policies: &PolicySet, rule: usize) {
-        let decision = |number: usize| {
-            let outcome = if number == rule { Outcome::NoKey } else { Outcome::NotCharged };
-            Decision::of_rule(policies.numbered(number), number, outcome)
-        };
-        self.show((0..policies.own().len()).map(decision));
+        let decision = Decision::of_rule(policies.numbered(rule), rule, Outcome::NoKey);
+        self.show([decision].into_iter());
     }
 
     /// Shows the outcome for a rule in shadow of which no store is asked.
