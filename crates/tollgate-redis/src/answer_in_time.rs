@@ -42,7 +42,7 @@ impl<A> Future for AnswerInTime<A> {
                     return Poll::Pending;
                 }
                 ready!(end.as_mut().poll(cx));
-                // By now the answer is there, unless the set is over several slots.
+                // By now the answer is there, unless the set is over several hash slots.
                 Poll::Ready(this.answer.try_recv().unwrap_or_else(|_| Err(Cause::Late.into())))
             }
         }

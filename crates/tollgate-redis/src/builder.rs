@@ -136,9 +136,9 @@ impl RedisStoreBuilder {
     /// So a Redis that hangs does not fill the memory of its clients. Further requests fail with an
     /// error that [is_overloaded](Error::is_overloaded), and the failure policy decides them.
     /// Requests whose call is in flight are no longer queued: at most as many again for each
-    /// connection, or in a Cluster for each slot. Checks, rules in shadow, refunds with resets,
-    /// releases and renewals are counted apart: so many of each. A request carries up to a hundred
-    /// renewals.
+    /// connection, or in a Cluster for each hash slot. Checks, rules in shadow, refunds with
+    /// resets, releases and renewals are counted apart: so many of each. A request carries up to a
+    /// hundred renewals.
     ///
     /// It also bounds the claims of [slots](tollgate_core::Policy::in_flight) that were sent and
     /// not answered. Further claims fail with the same error.

@@ -16,7 +16,7 @@ pub struct Error {
     cause: Arc<Cause>,
     /// The call or the silence that the request shared with others, if any.
     call: Option<u64>,
-    /// Whether another part of the operation may have been executed, in another slot.
+    /// Whether another part of the operation may have been executed, in another hash slot.
     is_partial: bool,
     /// Whether there was no connection to send the operation over.
     is_unsent: bool,
@@ -120,7 +120,7 @@ impl Error {
         Error { is_unsent: true, ..self }
     }
 
-    /// Marks the error as that of one part of an operation over several slots.
+    /// Marks the error as that of one part of an operation over several hash slots.
     pub(crate) fn of_part(self) -> Error {
         Error { is_partial: true, ..self }
     }
@@ -234,7 +234,7 @@ impl fmt::Display for Error {
             Cause::Stopped => f.write_str("the runtime in which the store was connected has stopped"),
             Cause::NoConnection => f.write_str("no connection to redis in time"),
             Cause::Late => f.write_str("redis did not answer in time"),
-            Cause::Moving => f.write_str("the deadline passed while the slot of the keys moves"),
+            Cause::Moving => f.write_str("the deadline passed while the hash slot of the keys moves"),
             Cause::Garbled => f.write_str("redis gave an answer that is not one of tollgate's scripts"),
         }
     }
@@ -269,7 +269,7 @@ mod tests {
             Cause::Overloaded.into(),
         ] {
             assert!(refused.executed_nothing(), "{refused}");
-            assert!(!refused.clone().of_part().executed_nothing(), "{refused}, in one of several slots");
+            assert!(!refused.clone().of_part().executed_nothing(), "{refused}, in one of several hash slots");
         }
         for uncertain in [
             of_server(ServerErrorKind::ResponseError),

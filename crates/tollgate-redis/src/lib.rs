@@ -37,9 +37,9 @@
 //!   at all rules of a request, and charges all or none. The scripts hold the same algorithms as
 //!   the store in memory, compute in integers, and are tested against the same oracles.
 //! - **One clock**, the server's. A process with a wrong clock changes nothing.
-//! - **One round trip** for each check, on a server or a slot of a Cluster. A request that finds a
-//!   free connection is sent at once. While all have a call in flight, checks gather, and the next
-//!   call carries them: there is no timer and no added wait.
+//! - **One round trip** for each check, on a server or a hash slot of a Cluster. A request that
+//!   finds a free connection is sent at once. While all have a call in flight, checks gather, and
+//!   the next call carries them: there is no timer and no added wait.
 //!
 //! A call carries at most 128 different requests. It also carries a bounded amount of work, about
 //! 8 ms of the server's time: each request counts by what its algorithm costs at worst. While the
@@ -56,7 +56,7 @@
 //!
 //! The releases of slots, their renewals, and refunds together with resets travel apart from
 //! checks and from each other. Each kind has a queue and calls of its own, one in flight for each
-//! server or slot. On a server each has a connection, too. While a call is in flight, others
+//! server or hash slot. On a server each has a connection, too. While a call is in flight, others
 //! gather for the next. So refunds hold up neither a check nor a slot, and renewals hold up no
 //! release.
 //!
@@ -72,14 +72,14 @@
 //!
 //! # In a Cluster
 //!
-//! All rules of one key share a slot, so they are decided in one step, as on a single server. Rules
-//! **with different keys** in one request (an address and a user, say) may be on different nodes.
-//! Such a set takes two round trips, for any number of slots:
+//! All rules of one key share a hash slot, so they are decided in one step, as on a single server.
+//! Rules **with different keys** in one request (an address and a user, say) may be on different
+//! nodes. Such a set takes two round trips, for any number of hash slots:
 //!
-//! 1. All slots are looked at, at the same time. If one refuses, the request is denied, and nothing
-//!    was reserved anywhere.
-//! 2. All slots are charged, at the same time. One may refuse now, because another caller took the
-//!    units since the look. Then the units that the others granted are given back.
+//! 1. All hash slots are looked at, at the same time. If one refuses, the request is denied, and
+//!    nothing was reserved anywhere.
+//! 2. All hash slots are charged, at the same time. One may refuse now, because another caller took
+//!    the units since the look. Then the units that the others granted are given back.
 //!
 //! So the order of the rules does not matter: a caller that is always refused holds no quota of
 //! others. Only in the race of step 2 may others be refused units that come back a moment later.
@@ -89,12 +89,12 @@
 //! place in a leaky bucket's queue if later places were taken meanwhile.
 //!
 //! Slots of requests in flight are renewed by calls for each node. So a node that stalls costs no
-//! slot of the others.
+//! hash slot of the others.
 //!
-//! While a slot moves, its callers are decided as before, with one exception. If several rules of
-//! one key are charged together and some are new, no node decides them until the slot has moved. A
-//! rule that tracks usage counts as two. After a quarter of a second of retries they fail with an
-//! error.
+//! While a hash slot moves, its callers are decided as before, with one exception. If several rules
+//! of one key are charged together and some are new, no node decides them until the hash slot has
+//! moved. A rule that tracks usage counts as two. After a quarter of a second of retries they fail
+//! with an error.
 //!
 //! With TLS, a node's certificate must be for the name that `CLUSTER SLOTS` reports. That is its
 //! address, or its host name with `cluster-preferred-endpoint-type hostname`.
@@ -129,7 +129,7 @@
 //! - **A connection that works is kept.** If a name or a load balancer moves to another server,
 //!   stop the old server. Processes that are connected to it stay, and would count apart.
 //! - **The masters of a Cluster fail apart.** No caller waits for a master that has none of its
-//!   keys. New owners of slots are looked up in the background, from a node that answers.
+//!   keys. New owners of hash slots are looked up in the background, from a node that answers.
 //! - **No call is sent again that may have been executed.** Only answers that rule that out
 //!   (`NOSCRIPT`, `MOVED`, `ASK`, `TRYAGAIN`, `READONLY`, `MASTERDOWN`) cause a retry. After a lost
 //!   connection or a timeout the check is an error. It may have been charged, once.
@@ -138,7 +138,7 @@
 //! - **A stall counts once.** While a node forks or runs a slow command of another client, many
 //!   callers are late. That is one failure, whatever the load. A silence of twice a caller's limit
 //!   or more is one failure after another, so that a circuit breaker opens.
-//! - **A slot that moves is not an outage.** While its keys are on two nodes, both refuse some
+//! - **A hash slot that moves is not an outage.** While its keys are on two nodes, both refuse some
 //!   sets. After retries these fail with the kind [`Moving`](tollgate_core::ErrorKind::Moving),
 //!   which no circuit breaker counts.
 //! - **A long key costs its caller.** It is hashed in the task of its caller, before any lock. What
@@ -149,8 +149,8 @@
 //!   [`Overloaded`](tollgate_core::ErrorKind::Overloaded). No circuit breaker counts it, and
 //!   nothing was charged. The same holds if the queue is [full](RedisStoreBuilder::most_waiting).
 //! - **Callers that leave** before their check was sent are charged nothing. The same holds if
-//!   their `timeout` ends before. The exception is a set over several slots of a Cluster, which is
-//!   always brought to its end.
+//!   their `timeout` ends before. The exception is a set over several hash slots of a Cluster,
+//!   which is always brought to its end.
 //! - **A slot that is granted too late is given back.** If a set with a
 //!   [slot](tollgate_core::Policy::in_flight) was sent and its caller has left or timed out, the
 //!   answer is awaited until the time to live of the slot would end. What it grants is refunded at

@@ -23,8 +23,8 @@ pub(crate) type RenewalAnswer = AnswerInTime<Vec<bool>>;
 
 type NodeFuture = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
-/// Renews slots by `send`, which queues entries of a slot of a Cluster. Fails if a node answers no
-/// call.
+/// Renews slots by `send`, which queues entries of a hash slot of a Cluster. Fails if a node
+/// answers no call.
 pub(crate) fn renew<S>(
     commit: &Commit,
     grants: &[Grant<'_>],
@@ -35,7 +35,7 @@ where
     S: Fn(u16, Vec<RefundEntry>) -> Result<RenewalAnswer, Error> + Clone + Send + 'static,
 {
     let context = &commit.context;
-    let mut of_slot: BTreeMap<u16, SlotRenewals> = BTreeMap::new();
+    let mut of_hash_slot: BTreeMap<u16, SlotRenewals> = BTreeMap::new();
     for (at, grant) in grants.iter().enumerate() {
         if !grant.policy.is_in_flight() {
             // Those of other policies have no time to live.
@@ -44,12 +44,12 @@ where
         }
         let key = context.names.bounded(grant.key);
         let entry = RefundEntry::renewal(&context.names, &key, grant.policy, grant.stamp);
-        of_slot.entry(commit.slot(&key)).or_default().push((at, entry));
+        of_hash_slot.entry(commit.hash_slot(&key)).or_default().push((at, entry));
     }
     let mut of_node: BTreeMap<u64, Vec<SentRenewals>> = BTreeMap::new();
-    for (slot, renewals) in of_slot {
-        let node = if context.link.has_slots() { context.link.node(slot) } else { 0 };
-        of_node.entry(node).or_default().extend(sent(&send, slot, renewals));
+    for (hash_slot, renewals) in of_hash_slot {
+        let node = if context.link.has_hash_slots() { context.link.node(hash_slot) } else { 0 };
+        of_node.entry(node).or_default().extend(sent(&send, hash_slot, renewals));
     }
     let finish = |sent| -> NodeFuture { Box::pin(finish(send.clone(), sent, Arc::clone(report))) };
     all(of_node.into_values().map(finish).collect())
@@ -57,23 +57,23 @@ where
 
 /// A call that renews slots.
 struct SentRenewals {
-    slot: u16,
+    hash_slot: u16,
     renewals: SlotRenewals,
     answer: Result<RenewalAnswer, Error>,
 }
 
-/// Sends renewals of one slot of a Cluster, in few calls.
+/// Sends renewals of one hash slot of a Cluster, in few calls.
 fn sent(
     send: &impl Fn(u16, Vec<RefundEntry>) -> Result<RenewalAnswer, Error>,
-    slot: u16,
+    hash_slot: u16,
     renewals: SlotRenewals,
 ) -> Vec<SentRenewals> {
     let mut sent = Vec::new();
     let mut renewals = renewals.into_iter().peekable();
     while renewals.peek().is_some() {
         let renewals: SlotRenewals = renewals.by_ref().take(RENEWALS_OF_A_CALL).collect();
-        let answer = send(slot, renewals.iter().map(|(_, entry)| entry.clone()).collect());
-        sent.push(SentRenewals { slot, renewals, answer });
+        let answer = send(hash_slot, renewals.iter().map(|(_, entry)| entry.clone()).collect());
+        sent.push(SentRenewals { hash_slot, renewals, answer });
     }
     sent
 }
@@ -86,7 +86,7 @@ async fn finish(
 ) -> Result<(), Error> {
     let (mut is_answered, mut failure) = (false, None);
     let mut claims: Vec<SentRenewals> = Vec::new();
-    for SentRenewals { slot, renewals, answer } in calls {
+    for SentRenewals { hash_slot, renewals, answer } in calls {
         match answered(answer).await {
             Ok(held) => {
                 is_answered = true;
@@ -98,7 +98,7 @@ async fn finish(
                 });
                 // A renewal that is executed late, after its slot was released, must not claim it
                 // again. So only a holder that still waits claims, once the slot is not held.
-                claims.extend(sent(&send, slot, lost.collect()));
+                claims.extend(sent(&send, hash_slot, lost.collect()));
             }
             Err(error) => {
                 renewals.iter().for_each(|(at, _)| report(*at, Renewal::Unanswered));

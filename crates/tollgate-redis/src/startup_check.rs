@@ -43,5 +43,5 @@ async fn commands(store: &RedisStore) -> Result<(), Error> {
     let name = commit.context.names.of(&key, &policy);
     // With a key: some proxies refuse a script without one.
     let eval = plain(cmd("EVAL").arg("return 1").arg(1).arg(&*name));
-    commit.context.link.call(commit.slot(&key), &eval).await.map(drop)
+    commit.context.link.call(commit.hash_slot(&key), &eval).await.map(drop)
 }

@@ -22,7 +22,7 @@ use crate::commit::{
 use crate::error::Error;
 use crate::eviction::Eviction;
 use crate::renewals::{self, RenewalAnswer};
-use crate::set::{self, PairOrder, multi_slot};
+use crate::set::{self, PairOrder, several_hash_slots};
 use crate::usage;
 use crate::wire::args::ScriptArgs;
 use crate::wire::script::Part;
@@ -68,32 +68,35 @@ impl RedisStore {
 
     fn ask(
         &self,
-        slot: u16,
+        hash_slot: u16,
         request: AcquireRequest<'_>,
         order: Option<PairOrder>,
     ) -> Reply<Result<Verdict, Error>, AcquireFuture> {
         // First: it panics where there are no timers, and then nothing has been asked.
         let (deadline, end) =
             if self.commit.is_in_shadow { self.deadline_in_shadow() } else { self.deadline() };
-        match self.commit.acquire(slot, request, deadline) {
+        match self.commit.acquire(hash_slot, request, deadline) {
             Ok(answer) => Reply::Later(AcquireFuture { answer: AnswerInTime::new(answer, end), order }),
             Err(error) => Reply::Now(Err(error)),
         }
     }
 
     /// Queues a part of [`Returns`].
-    pub(crate) fn send(&self, slot: u16, entries: Vec<RefundEntry>) -> Result<RenewalAnswer, Error> {
+    pub(crate) fn send(&self, hash_slot: u16, entries: Vec<RefundEntry>) -> Result<RenewalAnswer, Error> {
         let (deadline, end) = self.deadline();
-        Ok(AnswerInTime::new(self.commit.give_back(slot, entries, deadline)?, end))
+        Ok(AnswerInTime::new(self.commit.give_back(hash_slot, entries, deadline)?, end))
     }
 
     fn give_back(&self, mut returns: Returns) -> impl End<(), Error> + use<> {
         let commit = Arc::clone(&self.commit);
         let (mut sent, mut steps) = (None, None);
         if returns.len() > 1 {
-            steps = Some(self.in_a_task(async move { multi_slot::give_back(&commit, returns).await }));
+            steps =
+                Some(self.in_a_task(async move { several_hash_slots::give_back(&commit, returns).await }));
         } else {
-            sent = returns.send_next(|slot, part| self.send(slot, part)).and_then(|mut sent| sent.pop());
+            sent = returns
+                .send_next(|hash_slot, part| self.send(hash_slot, part))
+                .and_then(|mut sent| sent.pop());
         }
         async move {
             match (sent, steps) {
@@ -163,18 +166,18 @@ impl Store for RedisStore {
         let (pairs, keys, order) = set::pairs(set, &self.commit.context.names);
         let is_slot = |pair: &Pair<'_>| pair.policy.is_in_flight() && pair.cost > 0;
         let is_claim = times.max() > 0 && pairs.iter().any(is_slot);
-        let slots: SmallVec<[u16; 4]> = keys.iter().map(|key| self.commit.slot(key)).collect();
-        match slots[..] {
+        let hash_slots: SmallVec<[u16; 4]> = keys.iter().map(|key| self.commit.hash_slot(key)).collect();
+        match hash_slots[..] {
             [] => Reply::Now(Ok(Verdict::without_statuses(times.max()))),
-            [slot, ref others @ ..] if others.iter().all(|other| *other == slot) => {
+            [hash_slot, ref others @ ..] if others.iter().all(|other| *other == hash_slot) => {
                 let order = (order.len() != pairs.len()).then_some(order);
-                self.ask(slot, AcquireRequest { pairs, keys, times, is_claim }, order)
+                self.ask(hash_slot, AcquireRequest { pairs, keys, times, is_claim }, order)
             }
             _ => {
                 let log = self.commit.context.names.log;
-                let parts = multi_slot::parts(&pairs, &keys, &slots, log, is_claim);
+                let parts = several_hash_slots::parts(&pairs, &keys, &hash_slots, log, is_claim);
                 let commit = Arc::clone(&self.commit);
-                let steps = async move { multi_slot::acquire(&commit, &parts, times).await };
+                let steps = async move { several_hash_slots::acquire(&commit, &parts, times).await };
                 Reply::Later(AcquireFuture { answer: self.in_a_task(steps), order: Some(order) })
             }
         }
@@ -215,41 +218,44 @@ impl Store for RedisStore {
         let entry = |grant: &Grant<'_>| {
             let key = names.bounded(grant.key);
             let args = ScriptArgs::new(grant.policy, grant.units, names.log);
-            (self.commit.slot(&key), RefundEntry::refund(names, &key, args, grant.stamp))
+            (self.commit.hash_slot(&key), RefundEntry::refund(names, &key, args, grant.stamp))
         };
         self.give_back(grants.iter().filter(|grant| grant.units > 0).map(entry).collect())
     }
 
     fn renew(&self, grants: &[Grant<'_>], report: RenewalReport) -> impl End<(), Error> + use<> {
         let store = self.clone();
-        renewals::renew(&self.commit, grants, &report, move |slot, entries| store.send(slot, entries))
+        renewals::renew(&self.commit, grants, &report, move |hash_slot, entries| {
+            store.send(hash_slot, entries)
+        })
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Error> + use<> {
         let names = &self.commit.context.names;
         let key = names.bounded(key);
         let entries = policies.iter().flat_map(|policy| RefundEntry::resets(names, &key, policy));
-        let slot = self.commit.slot(&key);
-        self.give_back(entries.map(|entry| (slot, entry)).collect())
+        let hash_slot = self.commit.hash_slot(&key);
+        self.give_back(entries.map(|entry| (hash_slot, entry)).collect())
     }
 }
 
 impl RecentUsage for RedisStore {
     async fn recent_usage(&self, policy: &Policy, key: &Key, interval: Duration) -> Result<u64, UsageError> {
         let key = self.commit.context.names.bounded(key);
-        usage::of_interval(&self.commit.context, self.commit.slot(&key), (policy, &key), interval).await
+        usage::of_interval(&self.commit.context, self.commit.hash_slot(&key), (policy, &key), interval).await
     }
 }
 
 /// A verdict of a [`RedisStore`], on its way.
 ///
 /// A caller that drops it before it was sent is charged nothing. Once it was sent, it is decided
-/// and may be charged. A set over several slots of a Cluster is started at once and brought to its
-/// end. What a set with a [slot](tollgate_core::Policy::in_flight) is granted then is refunded as
-/// soon as the answer comes.
+/// and may be charged. A set over several hash slots of a Cluster is started at once and brought to
+/// its end. What a set with a [slot](tollgate_core::Policy::in_flight) is granted then is refunded
+/// as soon as the answer comes.
 pub struct AcquireFuture {
     answer: AnswerInTime<Answered>,
-    /// Which status belongs to which check, if the set names a pair twice or is spread over slots.
+    /// Which status belongs to which check, if the set names a pair twice or is spread over hash
+    /// slots.
     order: Option<PairOrder>,
 }
 

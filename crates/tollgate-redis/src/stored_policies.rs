@@ -27,8 +27,8 @@ impl RedisStore {
     /// Lists the policies that hold a state of a key, for tools that look at a key or reset it.
     ///
     /// Scans all key names of the server, in steps of 1,000. In a Cluster that is the master that
-    /// owns the key's slot. While a slot moves or a replica takes over, some policies may be
-    /// missed.
+    /// owns the key's hash slot. While a hash slot moves or a replica takes over, some policies may
+    /// be missed.
     ///
     /// ```no_run
     /// use tollgate_core::{Key, Store};
@@ -48,8 +48,8 @@ impl RedisStore {
     pub async fn stored_policies(&self, key: &Key) -> Result<StoredPolicies, Error> {
         let context = &self.commit().context;
         let key = context.names.bounded(key);
-        let (slot, pattern) = (self.commit().slot(&key), context.names.pattern_of(&key));
-        let master = async move |context: Arc<CallContext>| context.link.master_of(slot).await;
+        let (hash_slot, pattern) = (self.commit().hash_slot(&key), context.names.pattern_of(&key));
+        let master = async move |context: Arc<CallContext>| context.link.master_of(hash_slot).await;
         let master = ask(context, master).await?;
         let (mut names, mut cursor) = (BTreeSet::new(), 0);
         loop {

@@ -16,7 +16,7 @@ use crate::wire::numbers::Doubles;
 /// The units that `key` used in the last `interval`. `slot` is that of the key.
 pub(crate) async fn of_interval(
     context: &Arc<CallContext>,
-    slot: u16,
+    hash_slot: u16,
     (policy, key): (&Policy, &BoundedKey),
     interval: Duration,
 ) -> Result<u64, UsageError> {
@@ -40,7 +40,7 @@ pub(crate) async fn of_interval(
                 cmd.arg(numbers.as_bytes());
             }))
         };
-        read(context.link.call(slot, &build).await?)
+        read(context.link.call(hash_slot, &build).await?)
     };
     Ok(ask(context, question).await?.max(0).cast_unsigned())
 }

@@ -14,8 +14,9 @@ use crate::question::{ask, read};
 use crate::store::RedisStore;
 use crate::wire::numbers::life_in_millis;
 
-/// Keeps the pages of [`tollgate::usage::top_keys`](https://docs.rs/tollgate/latest/tollgate/usage/top_keys/). Keys have
-/// the names that they have in the names of states: readable, or as a digest with a
+/// Keeps the pages of
+/// [`tollgate::usage::top_keys`](https://docs.rs/tollgate/latest/tollgate/usage/top_keys/). Keys
+/// have the names that they have in the names of states: readable, or as a digest with a
 /// [secret](crate::RedisStoreBuilder::secret).
 ///
 /// The pages of a minute are a hash `prefix:2:{usage}:minute`, with a field for each process. They
@@ -42,7 +43,7 @@ impl UsageLog for RedisStore {
                     cmd.arg(&*name).arg(process).arg(&page).arg(millis);
                 }))
             };
-            context.link.call(context.slot_of(&name), &build).await.map(drop)
+            context.link.call(context.hash_slot_of(&name), &build).await.map(drop)
         };
         Ok(ask(&self.commit().context, write).await?)
     }
@@ -55,7 +56,7 @@ impl UsageLog for RedisStore {
             let step = async move |context: Arc<CallContext>| -> Result<ScannedPages, Error> {
                 let name = context.names.of_usage(minute);
                 let scan = plain(cmd("HSCAN").arg(&*name).arg(cursor).arg("COUNT").arg(STEP));
-                read(context.link.call(context.slot_of(&name), &scan).await?)
+                read(context.link.call(context.hash_slot_of(&name), &scan).await?)
             };
             let (next, pages) = ask(&self.commit().context, step).await?;
             for (process, page) in pages {

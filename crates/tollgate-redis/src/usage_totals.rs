@@ -19,14 +19,14 @@ use crate::wire::names::{Name, escaped};
 /// records it. [Prices](crate#what-tracked-usage-costs) are in the docs of the crate.
 ///
 /// [`UsageTotals::scan_totals`] scans all key names of the Redis, in steps of 1,000, master by
-/// master in a Cluster. There is no index: see [why](crate#what-tracked-usage-costs). While a slot
-/// moves or a replica takes over, some keys may be missed.
+/// master in a Cluster. There is no index: see [why](crate#what-tracked-usage-costs). While a hash
+/// slot moves or a replica takes over, some keys may be missed.
 impl UsageTotals for RedisStore {
     async fn total_of(&self, policy: &str, key: &Key) -> Result<Option<KeyTotal>, UsageError> {
         let context = &self.commit().context;
         let key = context.names.bounded(key);
-        let (slot, names) = (self.commit().slot(&key), vec![context.names.of_total(&key, policy)]);
-        let values = ask(context, |context| values(context, slot, names)).await?;
+        let (hash_slot, names) = (self.commit().hash_slot(&key), vec![context.names.of_total(&key, policy)]);
+        let values = ask(context, |context| values(context, hash_slot, names)).await?;
         Ok(values
             .into_iter()
             .next()
@@ -67,13 +67,15 @@ async fn step(
     let (head, tail) = context.names.around_totals(&policy);
     let pattern = format!("{}*{}", escaped(head), escaped(&tail));
     let (next, names) = scan(&context.link, &master, &pattern, cursor).await?;
-    let mut of_slot: BTreeMap<u16, Vec<Name>> = BTreeMap::new();
+    let mut of_hash_slot: BTreeMap<u16, Vec<Name>> = BTreeMap::new();
     for name in names.iter().map(|name| Name::listed(name)) {
-        of_slot.entry(context.slot_of(&name)).or_default().push(name);
+        of_hash_slot.entry(context.hash_slot_of(&name)).or_default().push(name);
     }
-    // A master of a Cluster answers for one slot at a time.
-    let mut calls: JoinSet<_> =
-        of_slot.into_iter().map(|(slot, names)| values(Arc::clone(&context), slot, names)).collect();
+    // A master of a Cluster answers for one hash slot at a time.
+    let mut calls: JoinSet<_> = of_hash_slot
+        .into_iter()
+        .map(|(hash_slot, names)| values(Arc::clone(&context), hash_slot, names))
+        .collect();
     let mut totals = Vec::new();
     while let Some(values) = calls.join_next().await {
         for (name, value) in values.map_err(|_| Cause::Stopped)?? {
@@ -88,14 +90,14 @@ async fn step(
     Ok((next, totals))
 }
 
-/// The values under some names of one slot.
+/// The values under some names of one hash slot.
 async fn values(
     context: Arc<CallContext>,
-    slot: u16,
+    hash_slot: u16,
     names: Vec<Name>,
 ) -> Result<Vec<(Name, Option<Vec<u8>>)>, Error> {
     let get = plain(cmd("MGET").arg(names.iter().map(|name| &**name).collect::<Vec<&[u8]>>()));
-    let values: Vec<Option<Vec<u8>>> = read(context.link.call(slot, &get).await?)?;
+    let values: Vec<Option<Vec<u8>>> = read(context.link.call(hash_slot, &get).await?)?;
     Ok(names.into_iter().zip(values).collect())
 }
 

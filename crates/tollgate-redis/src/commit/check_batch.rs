@@ -440,9 +440,9 @@ impl Alike {
     /// Refunds what a claim was granted.
     fn undo(&self, claims: &Arc<Claims>, keys: &SetKeys, verdict: &Verdict) -> Undo {
         let entries = refunds(&claims.context, &self.args, keys, verdict, verdict.times());
-        let slot = keys.first().map_or(0, |key| claims.context.slot_of_key(key));
+        let hash_slot = keys.first().map_or(0, |key| claims.context.hash_slot_of_key(key));
         let claims = Arc::clone(claims);
-        Box::new(move || claims.give_back(entries.into_iter().map(|entry| (slot, entry)).collect()))
+        Box::new(move || claims.give_back(entries.into_iter().map(|entry| (hash_slot, entry)).collect()))
     }
 
     fn verdict(&self, now: Timestamp, granted: u32, states: &mut [State]) -> Verdict {

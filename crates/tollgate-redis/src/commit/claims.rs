@@ -36,7 +36,7 @@ impl Claims {
         Claims { counts, context, send: Box::new(send) }
     }
 
-    /// Refunds what a claim was granted, in each slot of a Cluster. It is lost if that fails.
+    /// Refunds what a claim was granted, in each hash slot of a Cluster. It is lost if that fails.
     pub(crate) fn give_back(self: &Arc<Self>, returns: Returns) {
         let (claim, claims) = (self.counts.send(1), Arc::clone(self));
         let ttl = returns.entries().filter_map(RefundEntry::ttl).max().unwrap_or(Quota::DEFAULT_TTL);
@@ -51,9 +51,9 @@ impl Claims {
     /// during a stall may not be back yet.
     async fn refund_all(&self, returns: Returns) -> Result<(), Error> {
         let (mut returns, mut pause) = (returns, FIRST_PAUSE);
-        let parts = std::iter::from_fn(|| returns.send_next(|slot, part| (slot, part))).flatten();
-        for (slot, entries) in parts {
-            while let Err(error) = self.refund(slot, entries.clone()).await {
+        let parts = std::iter::from_fn(|| returns.send_next(|hash_slot, part| (hash_slot, part))).flatten();
+        for (hash_slot, entries) in parts {
+            while let Err(error) = self.refund(hash_slot, entries.clone()).await {
                 if !error.executed_nothing() {
                     return Err(error);
                 }
@@ -64,8 +64,8 @@ impl Claims {
         Ok(())
     }
 
-    async fn refund(&self, slot: u16, entries: Vec<RefundEntry>) -> Result<(), Error> {
-        let answer = (self.send)(slot, entries)?.await;
+    async fn refund(&self, hash_slot: u16, entries: Vec<RefundEntry>) -> Result<(), Error> {
+        let answer = (self.send)(hash_slot, entries)?.await;
         answer.unwrap_or_else(|_| Err(Cause::Stopped.into())).map(drop)
     }
 }

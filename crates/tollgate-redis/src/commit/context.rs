@@ -52,19 +52,19 @@ impl CallContext {
         }
     }
 
-    /// The slot of a key; 0 without a Cluster, where all keys can be decided together.
-    pub(crate) fn slot_of_key(&self, key: &BoundedKey) -> u16 {
-        if self.link.has_slots() { self.names.slot(key) } else { 0 }
+    /// The hash slot of a key; 0 without a Cluster, where all keys can be decided together.
+    pub(crate) fn hash_slot_of_key(&self, key: &BoundedKey) -> u16 {
+        if self.link.has_hash_slots() { self.names.hash_slot(key) } else { 0 }
     }
 
-    /// The slot of a name; 0 without a Cluster.
-    pub(crate) fn slot_of(&self, name: &Name) -> u16 {
-        if self.link.has_slots() { name.slot() } else { 0 }
+    /// The hash slot of a name; 0 without a Cluster.
+    pub(crate) fn hash_slot_of(&self, name: &Name) -> u16 {
+        if self.link.has_hash_slots() { name.hash_slot() } else { 0 }
     }
 
     /// About the time that the server's clock shows.
-    pub(super) fn server_time(&self, slot: u16) -> Timestamp {
-        self.clock.as_ref().map_or_else(|| self.clocks.now(slot, self.waits.now()), Clock::now)
+    pub(super) fn server_time(&self, hash_slot: u16) -> Timestamp {
+        self.clock.as_ref().map_or_else(|| self.clocks.now(hash_slot, self.waits.now()), Clock::now)
     }
 
     /// A call of a script on this number of keys. `write` adds the keys and the arguments.

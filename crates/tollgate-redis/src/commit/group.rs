@@ -70,7 +70,7 @@ pub(super) trait Load: Default + Send + 'static {
 /// Requests of one kind: those that are queued, and those in flight.
 pub(super) struct Group<L> {
     pub(super) context: Arc<CallContext>,
-    /// How many calls are in flight at once, for each slot.
+    /// How many calls are in flight at once, for each hash slot.
     lanes: usize,
     /// How many callers may be queued.
     most_waiting: usize,
@@ -91,8 +91,8 @@ struct Behind<L> {
 }
 
 pub(super) struct Queues<L> {
-    /// By slot. Without slots there is one.
-    of_slot: BTreeMap<u16, SlotQueue<L>>,
+    /// By hash slot. Without hash slots there is one.
+    of_hash_slot: BTreeMap<u16, HashSlotQueue<L>>,
     /// How many callers are queued.
     waiting: usize,
     /// Calls in flight, by their numbers. Those that are being written are not here.
@@ -106,12 +106,12 @@ pub(super) struct Queues<L> {
 /// What a call in flight carries.
 pub(super) struct InFlight<L> {
     pub(super) load: L,
-    pub(super) slot: u16,
-    /// Whether the node has refused the call while the slot moves. It will be written again.
+    pub(super) hash_slot: u16,
+    /// Whether the node has refused the call while the hash slot moves. It will be written again.
     pub(super) is_moving: bool,
 }
 
-struct SlotQueue<L> {
+struct HashSlotQueue<L> {
     loads: VecDeque<Queued<L>>,
     lanes: usize,
     /// When the server last answered a call of this queue.
@@ -126,7 +126,7 @@ struct Queued<L> {
 impl<L: Load> Group<L> {
     pub(super) fn new(context: Arc<CallContext>, lanes: usize, most_waiting: usize, pace: Pace) -> Group<L> {
         let queues = Queues {
-            of_slot: BTreeMap::new(),
+            of_hash_slot: BTreeMap::new(),
             waiting: 0,
             in_flight: BTreeMap::new(),
             silences: Silences::default(),
@@ -183,7 +183,7 @@ impl<L: Load> Group<L> {
     /// adds. Returns whether a lane is free, which the caller of this function then starts.
     pub(super) fn push(
         self: &Arc<Self>,
-        slot: u16,
+        hash_slot: u16,
         deadline: Option<Deadline>,
         work: u32,
         add: impl FnOnce(&mut L),
@@ -192,7 +192,7 @@ impl<L: Load> Group<L> {
         if queues.waiting >= self.most_waiting {
             return Err(Cause::Overloaded.into());
         }
-        let queue = queues.push(slot, work, add);
+        let queue = queues.push(hash_slot, work, add);
         let starts_lane = queue.lanes < self.lanes;
         queue.lanes += usize::from(starts_lane);
         self.watch_until(queues, deadline.map(|deadline| deadline.until));
@@ -220,33 +220,33 @@ impl<L: Load> Group<L> {
         }
     }
 
-    /// Whether the next load of a slot can still grow. `None` if nothing is queued: then the lane
-    /// is closed under the same lock, so that the next request opens another.
-    pub(super) fn next_has_room(&self, slot: u16) -> Option<bool> {
+    /// Whether the next load of a hash slot can still grow. `None` if nothing is queued: then the
+    /// lane is closed under the same lock, so that the next request opens another.
+    pub(super) fn next_has_room(&self, hash_slot: u16) -> Option<bool> {
         let mut queues = self.queues();
         let most_work = queues.pace.most_work();
-        if let Some(queue) = queues.of_slot.get(&slot)
+        if let Some(queue) = queues.of_hash_slot.get(&hash_slot)
             && let Some(first) = queue.loads.front()
         {
             return Some(queue.loads.len() == 1 && !is_full(&first.load, most_work));
         }
-        queues.close_lane(slot);
+        queues.close_lane(hash_slot);
         self.notify_if_idle(&queues);
         None
     }
 
     /// Closes a lane whose runtime stops.
-    pub(super) fn close_lane(&self, slot: u16) {
-        self.queues().close_lane(slot);
+    pub(super) fn close_lane(&self, hash_slot: u16) {
+        self.queues().close_lane(hash_slot);
     }
 
-    /// Notes that the server answered a call of this slot, after `work`.
-    pub(super) fn answered(&self, slot: u16, work: u32, sent: Timestamp) {
+    /// Notes that the server answered a call of this hash slot, after `work`.
+    pub(super) fn answered(&self, hash_slot: u16, work: u32, sent: Timestamp) {
         let now = self.context.waits.now();
         let mut queues = self.queues();
         queues.pace.learn(work, span(sent, now));
-        queues.silences.answered(|| self.context.link.node(slot), now);
-        if let Some(queue) = queues.of_slot.get_mut(&slot) {
+        queues.silences.answered(|| self.context.link.node(hash_slot), now);
+        if let Some(queue) = queues.of_hash_slot.get_mut(&hash_slot) {
             queue.answered = now;
         }
     }
@@ -291,30 +291,30 @@ impl<L: Load> Group<L> {
         let now = self.context.waits.now();
         let mut overdue = Overdue::new(now);
         let mut guard = self.queues();
-        let Queues { of_slot, waiting, in_flight, silences, .. } = &mut *guard;
+        let Queues { of_hash_slot, waiting, in_flight, silences, .. } = &mut *guard;
         let is_behind = self.is_behind();
-        let mut silence = |slot: u16, deadline: Deadline| {
+        let mut silence = |hash_slot: u16, deadline: Deadline| {
             if is_behind {
                 // It was not sent in time, and that is no failure of the server.
                 return Cause::Queued.into();
             }
-            let number = silences.number(self.context.link.node(slot), deadline, now);
+            let number = silences.number(self.context.link.node(hash_slot), deadline, now);
             Error::from(Cause::Late).of_silence(number)
         };
-        for InFlight { load, slot, is_moving, .. } in in_flight.values_mut() {
+        for InFlight { load, hash_slot, is_moving, .. } in in_flight.values_mut() {
             let mut why = |deadline: Deadline| match is_moving {
                 true => Cause::Moving.into(),
-                false => silence(*slot, deadline),
+                false => silence(*hash_slot, deadline),
             };
             load.take_overdue(&mut overdue, &mut why);
         }
-        for (slot, queue) in of_slot {
+        for (hash_slot, queue) in of_hash_slot {
             // The server was silent for as long as this caller waited: that is a failure of the
             // server. If it answered others meanwhile, the queue was too long, and the failure is
             // ours.
             let answered = queue.answered;
             let mut why = |deadline: Deadline| {
-                if deadline.asked > answered { silence(*slot, deadline) } else { Cause::Queued.into() }
+                if deadline.asked > answered { silence(*hash_slot, deadline) } else { Cause::Queued.into() }
             };
             queue.loads.retain_mut(|queued| {
                 if queued.load.take_overdue(&mut overdue, &mut why) {
@@ -330,9 +330,9 @@ impl<L: Load> Group<L> {
     }
 
     /// The number of the silence in which a call was not answered in time, if it does not last.
-    pub(super) fn silence(&self, slot: u16, sent: Timestamp) -> Option<u64> {
+    pub(super) fn silence(&self, hash_slot: u16, sent: Timestamp) -> Option<u64> {
         let now = self.context.waits.now();
-        let node = self.context.link.node(slot);
+        let node = self.context.link.node(hash_slot);
         self.queues().silences.number(node, Deadline { asked: sent, until: now }, now)
     }
 
@@ -352,10 +352,10 @@ impl<L> Drop for Group<L> {
 }
 
 impl<L: Load> Queues<L> {
-    fn push(&mut self, slot: u16, work: u32, add: impl FnOnce(&mut L)) -> &mut SlotQueue<L> {
+    fn push(&mut self, hash_slot: u16, work: u32, add: impl FnOnce(&mut L)) -> &mut HashSlotQueue<L> {
         self.waiting += 1;
         let most_work = self.pace.most_work();
-        let queue = self.of_slot.entry(slot).or_insert_with(SlotQueue::new);
+        let queue = self.of_hash_slot.entry(hash_slot).or_insert_with(HashSlotQueue::new);
         let has_room = |load: &L| !is_full(load, most_work) && load.work().saturating_add(work) <= most_work;
         if !queue.loads.back().is_some_and(|last| has_room(&last.load)) {
             queue.loads.push_back(Queued { load: L::default(), callers: 0 });
@@ -367,9 +367,9 @@ impl<L: Load> Queues<L> {
         queue
     }
 
-    /// Takes the next load of a slot out of the queue.
-    pub(super) fn pop(&mut self, slot: u16) -> Option<L> {
-        let Queued { load, callers } = self.of_slot.get_mut(&slot)?.loads.pop_front()?;
+    /// Takes the next load of a hash slot out of the queue.
+    pub(super) fn pop(&mut self, hash_slot: u16) -> Option<L> {
+        let Queued { load, callers } = self.of_hash_slot.get_mut(&hash_slot)?.loads.pop_front()?;
         self.waiting -= callers;
         Some(load)
     }
@@ -384,8 +384,8 @@ impl<L: Load> Queues<L> {
         self.waiting -= callers;
     }
 
-    fn close_lane(&mut self, slot: u16) {
-        let Entry::Occupied(mut queue) = self.of_slot.entry(slot) else { return };
+    fn close_lane(&mut self, hash_slot: u16) {
+        let Entry::Occupied(mut queue) = self.of_hash_slot.entry(hash_slot) else { return };
         queue.get_mut().lanes -= 1;
         if queue.get().lanes == 0 {
             // If loads are left, the runtime is stopping. Dropping them notifies their callers.
@@ -395,8 +395,8 @@ impl<L: Load> Queues<L> {
     }
 }
 
-impl<L> SlotQueue<L> {
-    fn new() -> SlotQueue<L> {
-        SlotQueue { loads: VecDeque::new(), lanes: 0, answered: Timestamp::EPOCH }
+impl<L> HashSlotQueue<L> {
+    fn new() -> HashSlotQueue<L> {
+        HashSlotQueue { loads: VecDeque::new(), lanes: 0, answered: Timestamp::EPOCH }
     }
 }

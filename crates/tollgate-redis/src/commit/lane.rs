@@ -23,26 +23,33 @@ struct Call<L: Load> {
 }
 
 impl<L: Load> Call<L> {
-    /// The next load of a slot, if any is queued.
-    fn next(group: &Arc<Group<L>>, slot: u16) -> Option<Call<L>> {
+    /// The next load of a hash slot, if any is queued.
+    fn next(group: &Arc<Group<L>>, hash_slot: u16) -> Option<Call<L>> {
         let mut queues = group.queues();
-        let load = queues.pop(slot)?;
+        let load = queues.pop(hash_slot)?;
         group.notify_if_idle(&queues);
-        Some(Call::new(group, &mut queues, slot, load, 0))
+        Some(Call::new(group, &mut queues, hash_slot, load, 0))
     }
 
-    fn new(group: &Arc<Group<L>>, queues: &mut Queues<L>, slot: u16, load: L, waiting: usize) -> Call<L> {
+    fn new(
+        group: &Arc<Group<L>>,
+        queues: &mut Queues<L>,
+        hash_slot: u16,
+        load: L,
+        waiting: usize,
+    ) -> Call<L> {
         let number = next_call();
-        queues.in_flight.insert(number, InFlight { load, slot, is_moving: false });
+        queues.in_flight.insert(number, InFlight { load, hash_slot, is_moving: false });
         queues.count_waiting(waiting);
         Call { group: Arc::clone(group), number, waiting }
     }
 
-    /// Sends the load. `moving` says what to do while its slot moves: see [`CallConnection::run`].
+    /// Sends the load. `moving` says what to do while its hash slot moves: see
+    /// [`CallConnection::run`].
     async fn send(
         &self,
         connection: Result<CallConnection<'_>, Error>,
-        slot: u16,
+        hash_slot: u16,
         moving: Moving<'_>,
     ) -> Result<Value, Error> {
         // Known only after the load was written, without those that have left.
@@ -54,12 +61,12 @@ impl<L: Load> Call<L> {
         };
         let connection = connection.map_err(|error| error.of_call(self.number))?;
         let sent = self.group.context.waits.now();
-        let answer = connection.run(slot, &build, moving).await;
+        let answer = connection.run(hash_slot, &build, moving).await;
         if answer.as_ref().err().is_none_or(Error::is_reply) {
-            self.group.answered(slot, work.into_inner(), sent);
+            self.group.answered(hash_slot, work.into_inner(), sent);
         }
         answer.map_err(|error| {
-            let silence = error.is_unanswered().then(|| self.group.silence(slot, sent)).flatten();
+            let silence = error.is_unanswered().then(|| self.group.silence(hash_slot, sent)).flatten();
             error.of_call(silence.unwrap_or(self.number))
         })
     }
@@ -75,7 +82,7 @@ impl<L: Load> Call<L> {
             call.load.take_overdue(&mut overdue, &mut |_| Cause::Queued.into());
             overdue.notify();
             call.load.drop_abandoned();
-            command = call.load.command(context, text, context.server_time(call.slot));
+            command = call.load.command(context, text, context.server_time(call.hash_slot));
             // A deadline that passes while we write is no failure of the server: it is not sent.
             let now = context.waits.now();
             if call.load.first_end().is_none_or(|end| end > now) {
@@ -93,7 +100,7 @@ impl<L: Load> Call<L> {
         Some((command, work))
     }
 
-    /// Notes that the node refuses the call while its slot moves.
+    /// Notes that the node refuses the call while its hash slot moves.
     fn note_moving(&self) {
         if let Some(call) = self.group.queues().in_flight.get_mut(&self.number) {
             call.is_moving = true;
@@ -101,18 +108,18 @@ impl<L: Load> Call<L> {
     }
 
     /// Runs the call outside of any lane.
-    async fn run_alone(self, slot: u16) {
-        let connection = self.group.context.link.connection(slot).await;
-        let answer = self.send(connection, slot, Some(&|| self.note_moving())).await;
+    async fn run_alone(self, hash_slot: u16) {
+        let connection = self.group.context.link.connection(hash_slot).await;
+        let answer = self.send(connection, hash_slot, Some(&|| self.note_moving())).await;
         self.answer(answer);
     }
 
     /// Answers the callers.
     fn answer(self, answer: Result<Value, Error>) {
         let call = self.group.queues().in_flight.remove(&self.number);
-        let Some(InFlight { load, slot, .. }) = call else { return };
+        let Some(InFlight { load, hash_slot, .. }) = call else { return };
         let context = &self.group.context;
-        load.answer(answer, &|now| context.clocks.answered(slot, now, context.waits.now()));
+        load.answer(answer, &|now| context.clocks.answered(hash_slot, now, context.waits.now()));
     }
 
     /// A call for each part of the load. They do not hold up the calls behind them, so their
@@ -120,12 +127,12 @@ impl<L: Load> Call<L> {
     fn split(self) -> Vec<Call<L>> {
         // Under one lock, so that the task that watches deadlines finds every caller at all times.
         let mut queues = self.group.queues();
-        let Some(InFlight { load, slot, .. }) = queues.in_flight.remove(&self.number) else {
+        let Some(InFlight { load, hash_slot, .. }) = queues.in_flight.remove(&self.number) else {
             return Vec::new();
         };
         let call = |load: L| {
             let callers = load.callers();
-            Call::new(&self.group, &mut queues, slot, load, callers)
+            Call::new(&self.group, &mut queues, hash_slot, load, callers)
         };
         load.split().into_iter().map(call).collect()
     }
@@ -145,33 +152,33 @@ impl<L: Load> Drop for Call<L> {
 /// Makes one call after another, until nothing is queued.
 pub(super) struct Lane<L: Load> {
     group: Arc<Group<L>>,
-    slot: u16,
+    hash_slot: u16,
     is_closed: bool,
 }
 
 impl<L: Load> Lane<L> {
-    pub(super) fn new(group: Arc<Group<L>>, slot: u16) -> Lane<L> {
-        Lane { group, slot, is_closed: false }
+    pub(super) fn new(group: Arc<Group<L>>, hash_slot: u16) -> Lane<L> {
+        Lane { group, hash_slot, is_closed: false }
     }
 
     pub(super) async fn run(mut self) {
-        while let Some(has_room) = self.group.next_has_room(self.slot) {
+        while let Some(has_room) = self.group.next_has_room(self.hash_slot) {
             if has_room {
                 // Callers that were just answered often ask again at once, and this call can still
                 // carry them: 1.2 × as many decisions (peers, 64 tasks).
                 yield_once().await;
             }
             // First a connection: until there is one, requests go on gathering.
-            let connection = self.group.context.link.connection(self.slot).await;
+            let connection = self.group.context.link.connection(self.hash_slot).await;
             let turn = self.group.turn().await;
             let began = self.group.context.waits.now();
-            let Some(call) = Call::next(&self.group, self.slot) else { continue };
-            match call.send(connection, self.slot, None).await {
+            let Some(call) = Call::next(&self.group, self.hash_slot) else { continue };
+            match call.send(connection, self.hash_slot, None).await {
                 Err(error) if error.is_try_again() => {
                     // Nothing was executed. Each part goes alone, so that only the keys that move
                     // are held up.
                     for call in call.split() {
-                        self.group.context.runtime.spawn(call.run_alone(self.slot));
+                        self.group.context.runtime.spawn(call.run_alone(self.hash_slot));
                     }
                 }
                 answer => call.answer(answer),
@@ -189,7 +196,7 @@ impl<L: Load> Drop for Lane<L> {
     /// Closes the lane if its runtime stops during a call.
     fn drop(&mut self) {
         if !self.is_closed {
-            self.group.close_lane(self.slot);
+            self.group.close_lane(self.hash_slot);
         }
     }
 }

@@ -76,9 +76,10 @@ pub(crate) struct Commit {
 }
 
 impl Commit {
-    /// `lanes` is how many calls with checks are in flight at once. A slot of a Cluster has one.
+    /// `lanes` is how many calls with checks are in flight at once. A hash slot of a Cluster has
+    /// one.
     pub(crate) fn new(context: CallContext, lanes: usize, most_waiting: usize) -> Commit {
-        let lanes = if context.link.has_slots() { 1 } else { lanes };
+        let lanes = if context.link.has_hash_slots() { 1 } else { lanes };
         let context = Arc::new(context);
         let group = |()| Arc::new(Group::new(Arc::clone(&context), 1, most_waiting, Pace::of_refunds()));
         let returns = Arc::new([(); 3].map(group));
@@ -107,15 +108,15 @@ impl Commit {
         }
     }
 
-    /// The slot of a key; 0 without a Cluster, where all keys can be decided together.
-    pub(crate) fn slot(&self, key: &BoundedKey) -> u16 {
-        self.context.slot_of_key(key)
+    /// The hash slot of a key; 0 without a Cluster, where all keys can be decided together.
+    pub(crate) fn hash_slot(&self, key: &BoundedKey) -> u16 {
+        self.context.hash_slot_of_key(key)
     }
 
-    /// Queues a set whose keys are all in this slot.
+    /// Queues a set whose keys are all in this hash slot.
     pub(crate) fn acquire(
         &self,
-        slot: u16,
+        hash_slot: u16,
         request: AcquireRequest<'_>,
         deadline: Option<Deadline>,
     ) -> Result<VerdictReceiver, Error> {
@@ -129,18 +130,18 @@ impl Commit {
         let (caller, answer) = Caller::new(deadline);
         let caller = caller.claiming(request.is_claim);
         // Those that are merged add no work.
-        push(&self.checks, slot, deadline, 0, |checks| checks.push(request, hash, log, caller, claims))?;
+        push(&self.checks, hash_slot, deadline, 0, |checks| checks.push(request, hash, log, caller, claims))?;
         Ok(answer)
     }
 
     /// Queues a part of [`Returns`].
     pub(crate) fn give_back(
         &self,
-        slot: u16,
+        hash_slot: u16,
         entries: Vec<RefundEntry>,
         deadline: Option<Deadline>,
     ) -> Result<ReturnReceiver, Error> {
-        give_back(&self.returns, slot, entries, deadline)
+        give_back(&self.returns, hash_slot, entries, deadline)
     }
 
     /// Notifies callers whose deadline has passed. The store's runtime does so too, unless it is
@@ -154,23 +155,23 @@ impl Commit {
 /// The claims of checks with this context, which are refunded over these lanes.
 fn claims(counts: SentClaims, context: &Arc<CallContext>, returns: &Arc<ReturnGroups>) -> Arc<Claims> {
     let returns = Arc::clone(returns);
-    Arc::new(Claims::new(counts, Arc::clone(context), move |slot, entries| {
-        give_back(&returns, slot, entries, None)
+    Arc::new(Claims::new(counts, Arc::clone(context), move |hash_slot, entries| {
+        give_back(&returns, hash_slot, entries, None)
     }))
 }
 
-/// Queues a part of [`Returns`], whose entries are of one slot and one kind. They are sent even if
-/// the caller leaves, but for renewals that claim slots.
+/// Queues a part of [`Returns`], whose entries are of one hash slot and one kind. They are sent
+/// even if the caller leaves, but for renewals that claim slots.
 fn give_back(
     returns: &ReturnGroups,
-    slot: u16,
+    hash_slot: u16,
     entries: Vec<RefundEntry>,
     deadline: Option<Deadline>,
 ) -> Result<ReturnReceiver, Error> {
     let (caller, answer) = Caller::new(deadline);
     let kind = entries.first().map_or(ReturnKind::Refund, RefundEntry::kind);
     let work = entries.iter().map(RefundEntry::work).fold(0, u32::saturating_add);
-    push(&returns[kind as usize], slot, deadline, work, |batch| batch.push(entries, caller))?;
+    push(&returns[kind as usize], hash_slot, deadline, work, |batch| batch.push(entries, caller))?;
     Ok(answer)
 }
 
@@ -178,13 +179,13 @@ fn give_back(
 /// Starts a lane if one is free.
 fn push<L: Load>(
     group: &Arc<Group<L>>,
-    slot: u16,
+    hash_slot: u16,
     deadline: Option<Deadline>,
     work: u32,
     add: impl FnOnce(&mut L),
 ) -> Result<(), Error> {
-    if group.push(slot, deadline, work, add)? {
-        group.context.runtime.spawn(Lane::new(Arc::clone(group), slot).run());
+    if group.push(hash_slot, deadline, work, add)? {
+        group.context.runtime.spawn(Lane::new(Arc::clone(group), hash_slot).run());
     }
     Ok(())
 }

@@ -24,9 +24,9 @@ const TARGET: Duration = Duration::from_millis(10);
 /// The limit shrinks if a call is late, and grows with each call in time. A rate of work learned
 /// from the times of calls would take the jitter of small calls for work.
 ///
-/// All slots of a Cluster share one. If a master is more than 10 ms further away than the nearest,
-/// its calls count as late, and the limit may stay at its [least](LEAST_PART). For checks that is
-/// more than a full call of GCRA, but only 50 checks of a log.
+/// All hash slots of a Cluster share one. If a master is more than 10 ms further away than the
+/// nearest, its calls count as late, and the limit may stay at its [least](LEAST_PART). For checks
+/// that is more than a full call of GCRA, but only 50 checks of a log.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// The least time of a call lately.

@@ -7,9 +7,9 @@ use super::pace::MOST_WORK_OF_REFUNDS;
 use super::refund_batch::RefundEntry;
 use super::return_kind::ReturnKind;
 
-/// Entries of one kind and one slot of a Cluster.
+/// Entries of one kind and one hash slot of a Cluster.
 struct ReturnParts {
-    slot: u16,
+    hash_slot: u16,
     kind: ReturnKind,
     parts: VecDeque<ReturnPart>,
 }
@@ -20,17 +20,17 @@ struct ReturnPart {
     work: u32,
 }
 
-/// Entries to be sent, in parts of the most work that a call carries. The parts of one slot and one
-/// kind are sent one after the other, so that others get their turn between them.
+/// Entries to be sent, in parts of the most work that a call carries. The parts of one hash slot
+/// and one kind are sent one after the other, so that others get their turn between them.
 #[derive(Default)]
 pub(crate) struct Returns(Vec<ReturnParts>);
 
 impl Returns {
-    pub(crate) fn add(&mut self, slot: u16, entry: RefundEntry) {
+    pub(crate) fn add(&mut self, hash_slot: u16, entry: RefundEntry) {
         let kind = entry.kind();
-        let at = self.0.iter().position(|parts| (parts.slot, parts.kind) == (slot, kind));
+        let at = self.0.iter().position(|parts| (parts.hash_slot, parts.kind) == (hash_slot, kind));
         let at = at.unwrap_or_else(|| {
-            self.0.push(ReturnParts { slot, kind, parts: VecDeque::new() });
+            self.0.push(ReturnParts { hash_slot, kind, parts: VecDeque::new() });
             self.0.len() - 1
         });
         let (parts, work) = (&mut self.0[at].parts, entry.work());
@@ -52,13 +52,14 @@ impl Returns {
         self.0.iter().map(|parts| parts.parts.len()).sum()
     }
 
-    /// Sends the next part of each slot and kind by `send`, and returns what it returned, or `None`
-    /// at the end.
+    /// Sends the next part of each hash slot and kind by `send`, and returns what it returned, or
+    /// `None` at the end.
     pub(crate) fn send_next<T>(&mut self, send: impl FnMut(u16, Vec<RefundEntry>) -> T) -> Option<Vec<T>> {
         let mut send = send;
         self.0.retain(|parts| !parts.parts.is_empty());
-        let next = |parts: &mut ReturnParts| Some((parts.slot, parts.parts.pop_front()?.entries));
-        let sent: Vec<T> = self.0.iter_mut().filter_map(next).map(|(slot, part)| send(slot, part)).collect();
+        let next = |parts: &mut ReturnParts| Some((parts.hash_slot, parts.parts.pop_front()?.entries));
+        let sent: Vec<T> =
+            self.0.iter_mut().filter_map(next).map(|(hash_slot, part)| send(hash_slot, part)).collect();
         (!sent.is_empty()).then_some(sent)
     }
 
@@ -75,7 +76,7 @@ impl Returns {
 impl FromIterator<(u16, RefundEntry)> for Returns {
     fn from_iter<I: IntoIterator<Item = (u16, RefundEntry)>>(entries: I) -> Returns {
         let mut returns = Returns::default();
-        entries.into_iter().for_each(|(slot, entry)| returns.add(slot, entry));
+        entries.into_iter().for_each(|(hash_slot, entry)| returns.add(hash_slot, entry));
         returns
     }
 }

@@ -5,25 +5,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::Timestamp;
 
-/// The time in the last reply of each slot's server, and that of this process then. Without a
-/// Cluster there is one slot.
+/// The time in the last reply of each hash slot's server, and that of this process then. Without a
+/// Cluster there is one hash slot.
 #[derive(Default)]
 pub(crate) struct ServerClocks(Mutex<BTreeMap<u16, (Timestamp, Timestamp)>>);
 
 impl ServerClocks {
-    /// About the time that a slot's clock shows at `own`, which this process takes for it before
-    /// the first reply.
-    pub(super) fn now(&self, slot: u16, own: Timestamp) -> Timestamp {
-        let reply = self.slots().get(&slot).copied();
+    /// About the time that a hash slot's clock shows at `own`, which this process takes for it
+    /// before the first reply.
+    pub(super) fn now(&self, hash_slot: u16, own: Timestamp) -> Timestamp {
+        let reply = self.hash_slots().get(&hash_slot).copied();
         reply.map_or(own, |(now, then)| now.saturating_add(own.saturating_since(then)))
     }
 
     /// Notes the time in a reply, and the time of this process.
-    pub(super) fn answered(&self, slot: u16, now: Timestamp, own: Timestamp) {
-        self.slots().insert(slot, (now, own));
+    pub(super) fn answered(&self, hash_slot: u16, now: Timestamp, own: Timestamp) {
+        self.hash_slots().insert(hash_slot, (now, own));
     }
 
-    fn slots(&self) -> MutexGuard<'_, BTreeMap<u16, (Timestamp, Timestamp)>> {
+    fn hash_slots(&self) -> MutexGuard<'_, BTreeMap<u16, (Timestamp, Timestamp)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -23,9 +23,9 @@ pub(crate) fn plain(cmd: &Cmd) -> impl Fn(Text) -> Option<Cmd> + Send + Sync + u
     move |_| Some(cmd.clone())
 }
 
-/// What to do while the slot of a call's keys moves, so that they may be on two nodes and the call
-/// is refused. `None` fails at once, for a call that can be split. Otherwise this is called, and
-/// the call is repeated after a pause, for a while.
+/// What to do while the hash slot of a call's keys moves, so that they may be on two nodes and the
+/// call is refused. `None` fails at once, for a call that can be split. Otherwise this is called,
+/// and the call is repeated after a pause, for a while.
 pub(crate) type Moving<'a> = Option<&'a (dyn Fn() + Send + Sync)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

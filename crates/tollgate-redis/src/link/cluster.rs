@@ -1,4 +1,4 @@
-//! A Cluster: a connection to each master, and the map of slots.
+//! A Cluster: a connection to each master, and the map of hash slots.
 //!
 //! The cluster client of the `redis` crate is not used, for two reasons. It connects to all nodes
 //! in one step, and again after each redirection, while all calls wait. So a machine that silently
@@ -6,7 +6,7 @@
 //! executed.
 //!
 //! Here each node has its own connection and its own failures. A refused call is sent again to the
-//! right node, and the map of slots is refreshed in the background.
+//! right node, and the map of hash slots is refreshed in the background.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -21,13 +21,13 @@ use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
 use super::call::{Build, Moving, Text, cause, is_replica};
-use super::hash_slots::{HashSlots, Range, SLOTS, covered, ranges, redirected};
+use super::hash_slots::{HASH_SLOTS, HashSlots, Range, covered, ranges, redirected};
 use super::node::{ClusterNode, NodeConn};
 use super::open::{Address, Timeouts, at};
 use crate::error::{Cause, Error};
 
 /// How often a call that was not executed is sent again after a pause. That takes several attempts
-/// while a slot moves or a replica takes over.
+/// while a hash slot moves or a replica takes over.
 const MAX_RETRIES: u32 = 8;
 
 /// The first of these pauses. Each further one is twice as long, up to 40 ms.
@@ -54,10 +54,10 @@ struct ClusterState {
 #[derive(Default)]
 struct ClusterMap {
     /// `None` until the first refresh.
-    slots: Option<HashSlots>,
+    hash_slots: Option<HashSlots>,
     /// The ranges that `slots` was made of. Empty after a redirection has changed `slots`.
     ranges: Vec<Range>,
-    /// The owners of slots, and other nodes that calls were redirected to.
+    /// The owners of hash slots, and other nodes that calls were redirected to.
     nodes: BTreeMap<Address, Arc<ClusterNode>>,
     is_refreshing: bool,
     /// The earliest time of the next refresh, and the pause before it.
@@ -65,7 +65,7 @@ struct ClusterMap {
     pause: Duration,
 }
 
-/// The connection to the owner of a slot, for a call.
+/// The connection to the owner of a hash slot, for a call.
 pub(crate) struct Handle<'a> {
     cluster: &'a ClusterLink,
     node: Arc<ClusterNode>,
@@ -86,8 +86,8 @@ impl ClusterLink {
         }))
     }
 
-    pub(super) async fn handle(&self, slot: u16) -> Result<Handle<'_>, Error> {
-        let node = self.owner(slot).await?;
+    pub(super) async fn handle(&self, hash_slot: u16) -> Result<Handle<'_>, Error> {
+        let node = self.owner(hash_slot).await?;
         self.handle_of(node).await
     }
 
@@ -103,29 +103,35 @@ impl ClusterLink {
         }
     }
 
-    /// The owners of all slots, as a node knows them now.
+    /// The owners of all hash slots, as a node knows them now.
     pub(super) async fn masters(&self) -> Result<Vec<Arc<ClusterNode>>, Error> {
         self.0.refresh().await?;
-        let masters = self.0.map().slots.as_ref().and_then(HashSlots::owners);
+        let masters = self.0.map().hash_slots.as_ref().and_then(HashSlots::owners);
         masters.ok_or_else(no_owner)
     }
 
-    /// The owner of a slot, as a node knows it now.
-    pub(super) async fn master_of(&self, slot: u16) -> Result<Arc<ClusterNode>, Error> {
+    /// The owner of a hash slot, as a node knows it now.
+    pub(super) async fn master_of(&self, hash_slot: u16) -> Result<Arc<ClusterNode>, Error> {
         self.0.refresh().await?;
-        self.owner(slot).await
+        self.owner(hash_slot).await
     }
 
-    /// The number of the node that owns a slot, 0 if it is unknown.
-    pub(super) fn number_of_owner(&self, slot: u16) -> u64 {
-        self.0.map().slots.as_ref().and_then(|slots| slots.owner(slot)).map_or(0, |node| node.number)
+    /// The number of the node that owns a hash slot, 0 if it is unknown.
+    pub(super) fn number_of_owner(&self, hash_slot: u16) -> u64 {
+        self.0
+            .map()
+            .hash_slots
+            .as_ref()
+            .and_then(|hash_slots| hash_slots.owner(hash_slot))
+            .map_or(0, |node| node.number)
     }
 
-    async fn owner(&self, slot: u16) -> Result<Arc<ClusterNode>, Error> {
-        if self.0.map().slots.is_none() {
+    async fn owner(&self, hash_slot: u16) -> Result<Arc<ClusterNode>, Error> {
+        if self.0.map().hash_slots.is_none() {
             self.0.first_refresh().await?;
         }
-        let owner = self.0.map().slots.as_ref().and_then(|slots| slots.owner(slot).cloned());
+        let owner =
+            self.0.map().hash_slots.as_ref().and_then(|hash_slots| hash_slots.owner(hash_slot).cloned());
         owner.ok_or_else(|| {
             self.refresh_in_background();
             no_owner()
@@ -156,11 +162,11 @@ impl ClusterLink {
         });
     }
 
-    /// Notes the new owner of a slot, from a redirection.
-    fn moved(&self, slot: u16, to: &Arc<ClusterNode>) {
+    /// Notes the new owner of a hash slot, from a redirection.
+    fn moved(&self, hash_slot: u16, to: &Arc<ClusterNode>) {
         let mut map = self.0.map();
-        if let Some(slots) = &mut map.slots {
-            slots.set_owner(slot, Arc::clone(to));
+        if let Some(hash_slots) = &mut map.hash_slots {
+            hash_slots.set_owner(hash_slot, Arc::clone(to));
         }
         map.ranges.clear();
         drop(map);
@@ -185,7 +191,7 @@ impl ClusterState {
     /// Makes the map. Concurrent callers wait for the same attempt.
     async fn first_refresh(&self) -> Result<(), Error> {
         let _refreshing = self.refreshing.lock().await;
-        if self.map().slots.is_some() {
+        if self.map().hash_slots.is_some() {
             return Ok(());
         }
         self.backoff.check()?;
@@ -207,7 +213,7 @@ impl ClusterState {
             .cloned()
             .min_by_key(|node| chance.hash_one(&node.address));
         if let Some(node) = serving
-            && let Ok(ranges) = slots_of(&node).await
+            && let Ok(ranges) = hash_slots_of(&node).await
         {
             return self.learn(ranges);
         }
@@ -218,14 +224,14 @@ impl ClusterState {
         }
         let mut asked = JoinSet::new();
         for node in self.map().nodes.values().cloned() {
-            asked.spawn(async move { (slots_of(&node).await, node) });
+            asked.spawn(async move { (hash_slots_of(&node).await, node) });
         }
         let (mut fallback, mut failure) = (None, None);
         while let Some(answer) = asked.join_next().await {
             match answer {
                 // A node that reports the cluster down may be in a minority, and one that does not
-                // know all slots may have just joined. Another node may know better.
-                Ok((Ok(ranges), node)) if node.reports_down() || covered(&ranges) < SLOTS => {
+                // know all hash slots may have just joined. Another node may know better.
+                Ok((Ok(ranges), node)) if node.reports_down() || covered(&ranges) < HASH_SLOTS => {
                     let weight = (!node.reports_down(), covered(&ranges));
                     if fallback.as_ref().is_none_or(|(most, _)| weight > *most) {
                         fallback = Some((weight, ranges));
@@ -248,7 +254,7 @@ impl ClusterState {
 
     fn learn(&self, ranges: Vec<Range>) -> Result<bool, Error> {
         let masters = || ranges.iter().filter_map(|range| range.master.as_ref());
-        // Under one lock with the slots: another refresh must not drop a master in between.
+        // Under one lock with the hash slots: another refresh must not drop a master in between.
         let mut map = self.map();
         for master in masters() {
             self.node_of(&mut map, master);
@@ -257,15 +263,15 @@ impl ClusterState {
             if masters().any(|master| master == address) {
                 return true;
             }
-            // A node without slots may belong to another cluster by now. It is kept for one refresh
-            // if calls were redirected to it.
+            // A node without hash slots may belong to another cluster by now. It is kept for one
+            // refresh if calls were redirected to it.
             node.retire();
             node.is_wanted.swap(false, Ordering::Relaxed)
         });
         if map.ranges == ranges {
             return Ok(false);
         }
-        map.slots = Some(HashSlots::new(&ranges, &map.nodes));
+        map.hash_slots = Some(HashSlots::new(&ranges, &map.nodes));
         map.ranges = ranges;
         Ok(true)
     }
@@ -273,21 +279,21 @@ impl ClusterState {
 
 fn no_owner() -> Error {
     let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
-    Cause::Redis((kind, "no node owns the slot").into()).into()
+    Cause::Redis((kind, "no node owns the hash slot").into()).into()
 }
 
-async fn slots_of(node: &ClusterNode) -> Result<Vec<Range>, Error> {
-    let answer = node.connection().await?.slots().await.map_err(Cause::Redis)?;
+async fn hash_slots_of(node: &ClusterNode) -> Result<Vec<Range>, Error> {
+    let answer = node.connection().await?.hash_slots().await.map_err(Cause::Redis)?;
     ranges(&answer, &node.address).ok_or_else(|| {
         let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
-        Cause::Redis((kind, "a node does not know the owners of the slots").into()).into()
+        Cause::Redis((kind, "a node does not know the owners of the hash slots").into()).into()
     })
 }
 
 impl Handle<'_> {
     pub(super) async fn run(
         mut self,
-        slot: u16,
+        hash_slot: u16,
         build: Build<'_>,
         moving: Moving<'_>,
     ) -> Result<Value, Error> {
@@ -325,7 +331,7 @@ impl Handle<'_> {
                 }
             };
             // A redirection is followed at once, unless it follows another. Two nodes may redirect
-            // to each other for a while after a slot has moved.
+            // to each other for a while after a hash slot has moved.
             if !redirects || was_redirected {
                 if retries == MAX_RETRIES {
                     return Err(Cause::Redis(unsettled(error)).into());
@@ -337,9 +343,13 @@ impl Handle<'_> {
             }
             was_redirected = redirects && !was_redirected;
             asking = kind == ErrorKind::Server(ServerErrorKind::Ask);
-            self = if redirects { self.redirected(error).await? } else { self.cluster.handle(slot).await? };
+            self = if redirects {
+                self.redirected(error).await?
+            } else {
+                self.cluster.handle(hash_slot).await?
+            };
             if redirects && !asking {
-                self.cluster.moved(slot, &self.node);
+                self.cluster.moved(hash_slot, &self.node);
             }
         }
     }
@@ -361,7 +371,7 @@ fn unsettled(error: RedisError) -> RedisError {
     match error.kind() {
         ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => {
             let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
-            (kind, "the nodes do not agree on the owner of the slot").into()
+            (kind, "the nodes do not agree on the owner of the hash slot").into()
         }
         _ => error,
     }

@@ -8,9 +8,9 @@ use bb8_redis::redis::Value;
 use super::node::ClusterNode;
 use super::open::Address;
 
-pub(super) const SLOTS: usize = 16_384;
+pub(super) const HASH_SLOTS: usize = 16_384;
 
-/// A range of slots, and the master that owns them.
+/// A range of hash slots, and the master that owns them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Range {
     first: u16,
@@ -19,25 +19,25 @@ pub(super) struct Range {
     pub(super) master: Option<Address>,
 }
 
-/// The known owner of each slot.
+/// The known owner of each hash slot.
 pub(super) struct HashSlots(Vec<Option<Arc<ClusterNode>>>);
 
 impl HashSlots {
     pub(super) fn new(ranges: &[Range], nodes: &BTreeMap<Address, Arc<ClusterNode>>) -> HashSlots {
-        let mut slots = vec![None; SLOTS];
+        let mut hash_slots = vec![None; HASH_SLOTS];
         for range in ranges {
             let master = range.master.as_ref().and_then(|master| nodes.get(master));
-            let owned = slots.get_mut(usize::from(range.first)..=usize::from(range.last));
+            let owned = hash_slots.get_mut(usize::from(range.first)..=usize::from(range.last));
             owned.into_iter().flatten().for_each(|owner| *owner = master.cloned());
         }
-        HashSlots(slots)
+        HashSlots(hash_slots)
     }
 
-    pub(super) fn owner(&self, slot: u16) -> Option<&Arc<ClusterNode>> {
-        self.0.get(usize::from(slot))?.as_ref()
+    pub(super) fn owner(&self, hash_slot: u16) -> Option<&Arc<ClusterNode>> {
+        self.0.get(usize::from(hash_slot))?.as_ref()
     }
 
-    /// Each owner once. `None` if a slot has none.
+    /// Each owner once. `None` if a hash slot has none.
     pub(super) fn owners(&self) -> Option<Vec<Arc<ClusterNode>>> {
         let mut owners: Vec<Arc<ClusterNode>> = Vec::new();
         for owner in &self.0 {
@@ -49,8 +49,8 @@ impl HashSlots {
         Some(owners)
     }
 
-    pub(super) fn set_owner(&mut self, slot: u16, node: Arc<ClusterNode>) {
-        if let Some(owner) = self.0.get_mut(usize::from(slot)) {
+    pub(super) fn set_owner(&mut self, hash_slot: u16, node: Arc<ClusterNode>) {
+        if let Some(owner) = self.0.get_mut(usize::from(hash_slot)) {
             *owner = Some(node);
         }
     }
@@ -73,7 +73,7 @@ pub(super) fn ranges(answer: &Value, asked: &Address) -> Option<Vec<Range>> {
         Some(Range { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, master })
     };
     let ranges: Vec<Range> = ranges.iter().map(range).collect::<Option<_>>()?;
-    let fit = |range: &Range| range.first <= range.last && usize::from(range.last) < SLOTS;
+    let fit = |range: &Range| range.first <= range.last && usize::from(range.last) < HASH_SLOTS;
     (!ranges.is_empty() && ranges.iter().all(fit)).then_some(ranges)
 }
 
@@ -98,7 +98,7 @@ fn ip(about: &Value) -> Option<&str> {
     }
 }
 
-/// The number of slots whose owner is known.
+/// The number of hash slots whose owner is known.
 pub(super) fn covered(ranges: &[Range]) -> usize {
     let known = ranges.iter().filter(|range| range.master.is_some());
     known.map(|range| usize::from(range.last) - usize::from(range.first) + 1).sum()
@@ -181,7 +181,7 @@ mod tests {
             master: master(known),
         });
         assert_eq!(covered(&ranges), 7);
-        assert_eq!(covered(&[Range { first: 0, last: 16_383, master: master(true) }]), SLOTS);
+        assert_eq!(covered(&[Range { first: 0, last: 16_383, master: master(true) }]), HASH_SLOTS);
     }
 
     #[test]
@@ -225,12 +225,14 @@ mod tests {
 
     /// A range with numbers at and beyond their bounds, and whether it is one.
     fn doubtful_range() -> impl Strategy<Value = (Value, bool)> {
-        let slots = || prop_oneof![-2_i64..2, 16_382_i64..16_386, any::<i64>()];
-        (slots(), slots(), prop_oneof![-1_i64..2, 65_534_i64..65_538]).prop_map(|(first, last, port)| {
-            let master = Value::Array(vec![word("10.0.0.1"), Value::Int(port)]);
-            let is_range = 0 <= first && first <= last && last < 16_384 && (0..65_536).contains(&port);
-            (Value::Array(vec![Value::Int(first), Value::Int(last), master]), is_range)
-        })
+        let hash_slots = || prop_oneof![-2_i64..2, 16_382_i64..16_386, any::<i64>()];
+        (hash_slots(), hash_slots(), prop_oneof![-1_i64..2, 65_534_i64..65_538]).prop_map(
+            |(first, last, port)| {
+                let master = Value::Array(vec![word("10.0.0.1"), Value::Int(port)]);
+                let is_range = 0 <= first && first <= last && last < 16_384 && (0..65_536).contains(&port);
+                (Value::Array(vec![Value::Int(first), Value::Int(last), master]), is_range)
+            },
+        )
     }
 
     /// A master as a node reports it, with its address, if it is known.
@@ -268,8 +270,8 @@ mod tests {
                 answer.push(Value::Array(range.into_iter().chain(replicas).collect()));
                 expected.push(Range { first, last, master: known });
             }
-            let slots = expected.iter().filter(|range| range.master.is_some());
-            prop_assert_eq!(covered(&expected), slots.flat_map(|range| range.first..=range.last).count());
+            let hash_slots = expected.iter().filter(|range| range.master.is_some());
+            prop_assert_eq!(covered(&expected), hash_slots.flat_map(|range| range.first..=range.last).count());
             let read = ranges(&Value::Array(answer.clone()), &asked);
             prop_assert_eq!(read, Some(expected));
 

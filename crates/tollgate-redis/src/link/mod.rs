@@ -1,11 +1,11 @@
 //! Connections to Redis, and which calls may be sent again.
 //!
 //! A call is sent again only if it is certain that nothing was executed: the server did not know
-//! the script, is a replica, or does not own the slot. Any other failed call may have been
+//! the script, is a replica, or does not own the hash slot. Any other failed call may have been
 //! executed, and sending it again could charge twice.
 //!
 //! From top to bottom, each module imports only those below it: this one, `pool` and `cluster`,
-//! `sentinels`, `proxy_check`, `slots`, `node`, `open`, `call`, `backoff`, `topology`, `tls`.
+//! `sentinels`, `proxy_check`, `hash_slots`, `node`, `open`, `call`, `backoff`, `topology`, `tls`.
 
 mod backoff;
 mod call;
@@ -66,31 +66,31 @@ impl Link {
         Link::Pool(Pool::new(source, prefix, connections, timeouts))
     }
 
-    /// Whether keys are divided into slots, each with its own calls.
-    pub(crate) fn has_slots(&self) -> bool {
+    /// Whether keys are divided into hash slots, each with its own calls.
+    pub(crate) fn has_hash_slots(&self) -> bool {
         matches!(self, Link::Cluster(_))
     }
 
-    /// The number of the node that owns a slot, 0 if it is unknown or the only one.
-    pub(crate) fn node(&self, slot: u16) -> u64 {
+    /// The number of the node that owns a hash slot, 0 if it is unknown or the only one.
+    pub(crate) fn node(&self, hash_slot: u16) -> u64 {
         match self {
             Link::Pool(_) => 0,
-            Link::Cluster(cluster) => cluster.number_of_owner(slot),
+            Link::Cluster(cluster) => cluster.number_of_owner(hash_slot),
         }
     }
 
-    /// A connection for a call on keys of a slot. Fails at once if connecting has just failed.
-    pub(crate) async fn connection(&self, slot: u16) -> Result<CallConnection<'_>, Error> {
+    /// A connection for a call on keys of a hash slot. Fails at once if connecting has just failed.
+    pub(crate) async fn connection(&self, hash_slot: u16) -> Result<CallConnection<'_>, Error> {
         let connection = match self {
             Link::Pool(pool) => pool.checkout().await.map(|checkout| CallConnection::Pooled(pool, checkout)),
-            Link::Cluster(cluster) => cluster.handle(slot).await.map(CallConnection::Cluster),
+            Link::Cluster(cluster) => cluster.handle(hash_slot).await.map(CallConnection::Cluster),
         };
         connection.map_err(Error::unsent)
     }
 
     /// [`Link::connection`] and [`CallConnection::run`].
-    pub(crate) async fn call(&self, slot: u16, build: Build<'_>) -> Result<Value, Error> {
-        self.connection(slot).await?.run(slot, build, Some(&|| {})).await
+    pub(crate) async fn call(&self, hash_slot: u16, build: Build<'_>) -> Result<Value, Error> {
+        self.connection(hash_slot).await?.run(hash_slot, build, Some(&|| {})).await
     }
 
     /// All servers that hold keys.
@@ -101,11 +101,11 @@ impl Link {
         }
     }
 
-    /// The server that holds the keys of a slot, as a node knows it now.
-    pub(crate) async fn master_of(&self, slot: u16) -> Result<Master, Error> {
+    /// The server that holds the keys of a hash slot, as a node knows it now.
+    pub(crate) async fn master_of(&self, hash_slot: u16) -> Result<Master, Error> {
         match self {
             Link::Pool(_) => Ok(Master::Pooled),
-            Link::Cluster(cluster) => cluster.master_of(slot).await.map(Master::Node),
+            Link::Cluster(cluster) => cluster.master_of(hash_slot).await.map(Master::Node),
         }
     }
 
@@ -151,11 +151,16 @@ impl Link {
 }
 
 impl CallConnection<'_> {
-    /// Runs a command on keys of one slot. `moving` says what to do while the slot moves.
-    pub(crate) async fn run(self, slot: u16, build: Build<'_>, moving: Moving<'_>) -> Result<Value, Error> {
+    /// Runs a command on keys of one hash slot. `moving` says what to do while the hash slot moves.
+    pub(crate) async fn run(
+        self,
+        hash_slot: u16,
+        build: Build<'_>,
+        moving: Moving<'_>,
+    ) -> Result<Value, Error> {
         match self {
             CallConnection::Pooled(pool, checkout) => pool.run(checkout, build).await,
-            CallConnection::Cluster(handle) => handle.run(slot, build, moving).await,
+            CallConnection::Cluster(handle) => handle.run(hash_slot, build, moving).await,
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct ClusterNode {
     connection: Mutex<Option<NodeConn>>,
     /// How many attempts to connect have ended.
     attempts: AtomicU32,
-    /// Whether a call needed this node since the last refresh of the slots.
+    /// Whether a call needed this node since the last refresh of the hash slots.
     pub(super) is_wanted: AtomicBool,
     standing: Arc<AtomicU8>,
 }
@@ -102,7 +102,7 @@ impl ClusterNode {
         self.standing.load(Ordering::Relaxed) == SERVES
     }
 
-    /// Notes that the node owns no slot any more.
+    /// Notes that the node owns no hash slot any more.
     pub(super) fn retire(&self) {
         self.standing.store(UNKNOWN, Ordering::Relaxed);
     }
@@ -118,8 +118,8 @@ impl NodeConn {
         !self.health.broken.load(Ordering::Relaxed) && !self.health.end.is_reported()
     }
 
-    /// Runs a command on keys. With `asking`, the node accepts it for a slot that is moving there.
-    /// Without it, an answer that comes after the timeout goes to `late`.
+    /// Runs a command on keys. With `asking`, the node accepts it for a hash slot that is moving
+    /// there. Without it, an answer that comes after the timeout goes to `late`.
     pub(super) async fn run(
         &mut self,
         cmd: Cmd,
@@ -153,11 +153,11 @@ impl NodeConn {
         result
     }
 
-    /// Asks for the owners of all slots.
-    pub(super) async fn slots(&mut self) -> Result<Value, RedisError> {
-        let mut slots = cmd("CLUSTER");
-        slots.arg("SLOTS");
-        self.run_without_key(slots).await
+    /// Asks for the owners of all hash slots.
+    pub(super) async fn hash_slots(&mut self) -> Result<Value, RedisError> {
+        let mut hash_slots = cmd("CLUSTER");
+        hash_slots.arg("SLOTS");
+        self.run_without_key(hash_slots).await
     }
 
     /// Runs a command that names no key, so that its answer does not show whether the node serves.

@@ -28,8 +28,8 @@ impl ShardingCheck {
     /// Writes several keys by one call, and reads each by its own.
     ///
     /// # Errors
-    /// If a key is not where the call wrote it; if the server wants all keys of a call in one slot;
-    /// if the server or the connection fails.
+    /// If a key is not where the call wrote it; if the server wants all keys of a call in one hash
+    /// slot; if the server or the connection fails.
     pub(super) async fn run(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
         if self.has_passed.load(Ordering::Relaxed) {
             return Ok(());
@@ -67,7 +67,7 @@ impl ShardingCheck {
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) => Err(refused(
-                "this server wants all keys of a call in one slot: the URL of a Cluster begins with redis-cluster://",
+                "this server wants all keys of a call in one hash slot: the URL of a Cluster begins with redis-cluster://",
             )),
             // A mistake that `connect` explains better: a missing permission, a Sentinel.
             Err(error) if is_configuration(&error) => Ok(()),

@@ -1,6 +1,6 @@
-//! Sets of checks: each pair of policy and key once, and sets over several slots of a Cluster.
+//! Sets of checks: each pair of policy and key once, and sets over several hash slots of a Cluster.
 
-pub(crate) mod multi_slot;
+pub(crate) mod several_hash_slots;
 
 use smallvec::SmallVec;
 use tollgate_core::{Check, Verdict};

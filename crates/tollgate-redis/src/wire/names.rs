@@ -1,8 +1,8 @@
 //! The names of keys in Redis.
 //!
 //! `prefix:layout:{key}:policy`, such as `tollgate:2:{@192.0.2.1}:api~gcra~1m`. `redis-cli` can
-//! read them. In a Cluster, the text in braces decides the slot, so one node decides all policies
-//! of a key in one step.
+//! read them. In a Cluster, the text in braces decides the hash slot, so one node decides all
+//! policies of a key in one step.
 
 use std::fmt::{self, Write};
 use std::ops::Deref;
@@ -161,9 +161,9 @@ impl KeyNames {
         name
     }
 
-    /// The slot of a key in a Cluster: all policies of it share one.
-    pub(crate) fn slot(&self, key: &BoundedKey) -> u16 {
-        slot_of(&self.text(key).0)
+    /// The hash slot of a key in a Cluster: all policies of it share one.
+    pub(crate) fn hash_slot(&self, key: &BoundedKey) -> u16 {
+        hash_slot_of(&self.text(key).0)
     }
 
     /// The name of the pages of usage of a minute. No key has this text.
@@ -266,16 +266,16 @@ impl Name {
         Name(SmallVec::from_slice(bytes))
     }
 
-    /// The slot in a Cluster, by the text in the first braces.
-    pub(crate) fn slot(&self) -> u16 {
+    /// The hash slot in a Cluster, by the text in the first braces.
+    pub(crate) fn hash_slot(&self) -> u16 {
         let find = |sign: u8, from: usize| self[from..].iter().position(|byte| *byte == sign);
         let tag =
             find(b'{', 0).and_then(|open| find(b'}', open + 1).map(|length| &self[open + 1..][..length]));
-        slot_of(tag.unwrap_or(self))
+        hash_slot_of(tag.unwrap_or(self))
     }
 }
 
-fn slot_of(tag: &[u8]) -> u16 {
+fn hash_slot_of(tag: &[u8]) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(tag) % 16_384
 }
 
@@ -301,10 +301,10 @@ mod tests {
         String::from_utf8(names.of(&names.bounded(key), policy).to_vec()).unwrap()
     }
 
-    fn slot(text: &str) -> u16 {
+    fn hash_slot(text: &str) -> u16 {
         let mut name = Name::default();
         name.push(text);
-        name.slot()
+        name.hash_slot()
     }
 
     #[test]
@@ -432,8 +432,8 @@ mod tests {
     #[test]
     fn the_slot_is_that_of_the_key_in_braces() {
         // The reference values of the cluster specification.
-        assert_eq!(slot("123456789"), 12_739);
-        assert_eq!(slot("tollgate:2:{123456789}:api~gcra~1m"), 12_739);
-        assert_eq!(slot("x:{123456789}:a{b}"), slot("{123456789}"));
+        assert_eq!(hash_slot("123456789"), 12_739);
+        assert_eq!(hash_slot("tollgate:2:{123456789}:api~gcra~1m"), 12_739);
+        assert_eq!(hash_slot("x:{123456789}:a{b}"), hash_slot("{123456789}"));
     }
 }

@@ -78,8 +78,8 @@
 //!   time bounds them: track a policy whose keys no caller can invent, or add a rule by address.
 //! - **Prices**: about 0.3 microseconds for each decision in memory. The docs of `tollgate-redis`
 //!   have those in Redis.
-//! - **Clusters**: a request whose keys are in several slots can lose a race and be refused. Its
-//!   units are given back, and its keys keep the last use.
+//! - **Clusters**: a request whose keys are in several hash slots can lose a race and be refused.
+//!   Its units are given back, and its keys keep the last use.
 
 #[cfg(feature = "top-keys")]
 #[cfg_attr(docsrs, doc(cfg(feature = "top-keys")))]

@@ -1,10 +1,10 @@
-//! Sets whose keys live in several slots of a Cluster.
+//! Sets whose keys live in several hash slots of a Cluster.
 //!
-//! No node can decide such a set in one step. All slots are looked at first, at the same time: a
-//! set that one of them refuses is denied there and reserves nothing, so that a caller that is
-//! always refused holds no quota of others. Then all slots are charged at the same time. If one
-//! refuses now, what the others granted is given back. Meanwhile other callers may be refused units
-//! that come back a moment later; never is too much granted.
+//! No node can decide such a set in one step. All hash slots are looked at first, at the same time:
+//! a set that one of them refuses is denied there and reserves nothing, so that a caller that is
+//! always refused holds no quota of others. Then all hash slots are charged at the same time. If
+//! one refuses now, what the others granted is given back. Meanwhile other callers may be refused
+//! units that come back a moment later; never is too much granted.
 //!
 //! What cannot be given back stays charged: a node may fail in between, and a place in a leaky
 //! bucket's queue comes back only while no later place is taken.
@@ -23,9 +23,9 @@ use crate::error::Error;
 use crate::wire::args::ScriptArgs;
 use crate::wire::layout::SlidingLogLayout;
 
-/// The pairs of one slot.
-pub(crate) struct SlotPart {
-    slot: u16,
+/// The pairs of one hash slot.
+pub(crate) struct HashSlotPart {
+    hash_slot: u16,
     args: Vec<ScriptArgs>,
     keys: SetKeys,
     /// Which pairs of the set these are.
@@ -37,15 +37,15 @@ pub(crate) struct SlotPart {
 pub(crate) fn parts(
     pairs: &[Pair<'_>],
     keys: &SetKeys,
-    slots: &[u16],
+    hash_slots: &[u16],
     log: SlidingLogLayout,
     is_claim: bool,
-) -> Vec<SlotPart> {
-    let mut parts: Vec<SlotPart> = Vec::new();
-    for (at, (pair, slot)) in pairs.iter().zip(slots).enumerate() {
-        let part = parts.iter().position(|part| part.slot == *slot).unwrap_or_else(|| {
+) -> Vec<HashSlotPart> {
+    let mut parts: Vec<HashSlotPart> = Vec::new();
+    for (at, (pair, hash_slot)) in pairs.iter().zip(hash_slots).enumerate() {
+        let part = parts.iter().position(|part| part.hash_slot == *hash_slot).unwrap_or_else(|| {
             let (args, keys, at) = Default::default();
-            parts.push(SlotPart { slot: *slot, args, keys, at, is_claim });
+            parts.push(HashSlotPart { hash_slot: *hash_slot, args, keys, at, is_claim });
             parts.len() - 1
         });
         parts[part].args.push(ScriptArgs::new(pair.policy, pair.cost, log));
@@ -56,7 +56,11 @@ pub(crate) fn parts(
 }
 
 /// Acquires the set of these parts. The verdict has a status for each pair.
-pub(crate) async fn acquire(commit: &Commit, parts: &[SlotPart], times: Times) -> Result<Answered, Error> {
+pub(crate) async fn acquire(
+    commit: &Commit,
+    parts: &[HashSlotPart],
+    times: Times,
+) -> Result<Answered, Error> {
     let looks = look(commit, parts, times).await;
     let is_refused = |look: &Result<Verdict, Error>| {
         look.as_ref().is_ok_and(|look| look.each().iter().any(|status| status.wait() != Wait::None))
@@ -93,23 +97,23 @@ pub(crate) async fn acquire(commit: &Commit, parts: &[SlotPart], times: Times) -
 }
 
 /// Refunds what a claim was granted.
-fn undo(commit: &Commit, parts: &[SlotPart], verdicts: &[Verdict]) -> Undo {
-    let of_part = |(part, verdict): (&SlotPart, &Verdict)| {
+fn undo(commit: &Commit, parts: &[HashSlotPart], verdicts: &[Verdict]) -> Undo {
+    let of_part = |(part, verdict): (&HashSlotPart, &Verdict)| {
         let entries = refunds(&commit.context, &part.args, &part.keys, verdict, verdict.times());
-        let slot = part.slot;
-        entries.into_iter().map(move |entry| (slot, entry))
+        let hash_slot = part.hash_slot;
+        entries.into_iter().map(move |entry| (hash_slot, entry))
     };
     let returns = parts.iter().zip(verdicts).flat_map(of_part).collect();
     let claims = Arc::clone(&commit.claims);
     Box::new(move || claims.give_back(returns))
 }
 
-/// Sends all parts, those of one slot and one kind one after the other. Parts behind one that
+/// Sends all parts, those of one hash slot and one kind one after the other. Parts behind one that
 /// failed are not sent. Reports the first failure, after the others have been tried.
 pub(crate) async fn give_back(commit: &Commit, returns: Returns) -> Result<(), Error> {
     let mut returns = returns;
     let (mut failure, mut sent) = (None, 0);
-    while let Some(next) = returns.send_next(|slot, part| commit.give_back(slot, part, None)) {
+    while let Some(next) = returns.send_next(|hash_slot, part| commit.give_back(hash_slot, part, None)) {
         sent += next.len();
         let answers = all(next).await;
         returns.drop_behind(&answers);
@@ -124,14 +128,14 @@ pub(crate) async fn give_back(commit: &Commit, returns: Returns) -> Result<(), E
 
 /// Looks at all parts, for a caller that would acquire the set as often as the least that is asked
 /// for.
-async fn look(commit: &Commit, parts: &[SlotPart], times: Times) -> Vec<Result<Verdict, Error>> {
+async fn look(commit: &Commit, parts: &[HashSlotPart], times: Times) -> Vec<Result<Verdict, Error>> {
     ask_all(commit, parts, Times::LOOK, times.min().max(1)).await
 }
 
 /// Asks for all parts, each of them `costs` times its costs.
 async fn ask_all(
     commit: &Commit,
-    parts: &[SlotPart],
+    parts: &[HashSlotPart],
     times: Times,
     costs: u32,
 ) -> Vec<Result<Verdict, Error>> {
@@ -154,7 +158,7 @@ async fn all<A>(asked: Vec<Result<AnswerReceiver<A>, Error>>) -> Vec<Result<A, E
 /// Gives back what was granted more often than `keep` times.
 async fn return_surplus(
     commit: &Commit,
-    parts: &[SlotPart],
+    parts: &[HashSlotPart],
     verdicts: &mut [Result<Verdict, Error>],
     keep: u32,
 ) {
@@ -163,7 +167,7 @@ async fn return_surplus(
         let Ok(verdict) = answer else { continue };
         let surplus = verdict.times().saturating_sub(keep);
         let entries = refunds(&commit.context, &part.args, &part.keys, verdict, surplus);
-        entries.into_iter().for_each(|entry| returns.add(part.slot, entry));
+        entries.into_iter().for_each(|entry| returns.add(part.hash_slot, entry));
         if keep > 0 && surplus > 0 {
             *answer = Ok(part.kept(verdict, keep, surplus));
         }
@@ -173,16 +177,16 @@ async fn return_surplus(
 }
 
 /// The verdicts of a denied set. A part that could not be asked reports nothing left and no wait.
-fn known(parts: &[SlotPart], looks: Vec<Result<Verdict, Error>>) -> Vec<Verdict> {
+fn known(parts: &[HashSlotPart], looks: Vec<Result<Verdict, Error>>) -> Vec<Verdict> {
     let unknown = Status::new(0, Wait::None, Duration::ZERO, Stamp::default());
-    let of_part = |(part, look): (&SlotPart, Result<Verdict, Error>)| {
+    let of_part = |(part, look): (&HashSlotPart, Result<Verdict, Error>)| {
         look.unwrap_or_else(|_| Verdict::new(0, Duration::ZERO, part.args.iter().map(|_| unknown)))
     };
     parts.iter().zip(looks).map(of_part).collect()
 }
 
 /// The verdict over all parts, with the statuses in the order of the pairs.
-fn verdict(parts: &[SlotPart], granted: u32, verdicts: Vec<Verdict>) -> Verdict {
+fn verdict(parts: &[HashSlotPart], granted: u32, verdicts: Vec<Verdict>) -> Verdict {
     let mut each: SmallVec<[Option<Status>; 4]> = SmallVec::new();
     let mut delay = Duration::ZERO;
     for (part, verdict) in parts.iter().zip(&verdicts) {
@@ -201,7 +205,7 @@ fn verdict(parts: &[SlotPart], granted: u32, verdicts: Vec<Verdict>) -> Verdict 
     }
 }
 
-impl SlotPart {
+impl HashSlotPart {
     /// A verdict of which only `keep` times are kept. Its stamps still refund those. Delay and
     /// reset stay those of the whole, and so does what a queue has left: the surplus was behind the
     /// kept places.
@@ -223,6 +227,10 @@ impl SlotPart {
         let cost = |args: &ScriptArgs| args.cost.saturating_mul(costs.into());
         let pairs = self.args.iter().map(|args| Pair { policy: &args.policy, cost: cost(args) }).collect();
         let is_claim = self.is_claim && times != Times::LOOK;
-        commit.acquire(self.slot, AcquireRequest { pairs, keys: self.keys.clone(), times, is_claim }, None)
+        commit.acquire(
+            self.hash_slot,
+            AcquireRequest { pairs, keys: self.keys.clone(), times, is_claim },
+            None,
+        )
     }
 }
