@@ -21,7 +21,11 @@ struct CountedDenials {
 
 impl DenialCounts {
     pub(crate) fn new() -> DenialCounts {
-        DenialCounts(Sharded::new(MOST_KEYS, Clock::system()))
+        DenialCounts::by(Clock::system())
+    }
+
+    fn by(clock: Clock) -> DenialCounts {
+        DenialCounts(Sharded::new(MOST_KEYS, clock))
     }
 
     /// Counts a denial of a policy that blocks. Returns whether the key is to be blocked now.
@@ -29,8 +33,7 @@ impl DenialCounts {
         let Some(most) = policy.denials_until_block() else { return false };
         let (mut table, digest, now) = self.0.enter(policy, key);
         table.sweep(now);
-        let found = table.find(&digest).filter(|_| most > 1);
-        if let Some(at) = found {
+        if let Some(at) = table.find(&digest) {
             let denials = &mut table.entry(at).value;
             if now < denials.until {
                 denials.count += 1;
@@ -61,7 +64,7 @@ impl fmt::Debug for DenialCounts {
 mod tests {
     use std::time::Duration;
 
-    use tollgate_core::Quota;
+    use tollgate_core::{ManualClock, Quota};
 
     use super::*;
 
@@ -80,13 +83,27 @@ mod tests {
 
     #[test]
     fn denials_of_another_window_do_not_count() {
-        let counts = DenialCounts::new();
-        let policy = Policy::new("p", Quota::new(5, Duration::from_millis(1)));
-        let policy = policy.block_after(2, Duration::from_secs(1));
+        let clock = ManualClock::new(Timestamp::from_micros(1));
+        let (counts, key) = (DenialCounts::by(Clock::from(&clock)), Key::from("ada"));
+        let policy = Policy::new("p", Quota::per_second(5)).block_after(2, Duration::from_secs(1));
         for _ in 0..3 {
-            assert!(!counts.count(&policy, &Key::from("ada")));
-            std::thread::sleep(Duration::from_millis(3));
+            assert!(!counts.count(&policy, &key));
+            clock.advance(Duration::from_secs(1));
         }
+        assert!(!counts.count(&policy, &key));
+        clock.advance(Duration::from_micros(999_999));
+        assert!(counts.count(&policy, &key), "both are within one window");
+    }
+
+    #[test]
+    fn denials_that_another_version_counted_do_not_delay_a_block() {
+        let (counts, key) = (DenialCounts::new(), Key::from("ada"));
+        let policy = Policy::new("p", Quota::per_hour(5));
+        let after = |denials| policy.clone().block_after(denials, Duration::from_secs(1));
+        assert!(!counts.count(&after(3), &key));
+        assert!(counts.count(&after(1), &key));
+        let blocked = [(); 3].map(|()| counts.count(&after(3), &key));
+        assert_eq!(blocked, [false, false, true], "the count starts again with the block");
     }
 
     #[test]
