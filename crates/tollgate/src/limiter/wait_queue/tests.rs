@@ -311,6 +311,18 @@ async fn a_caller_keeps_its_turn_while_it_pauses_or_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_caller_that_gets_a_turn_while_it_is_busy_keeps_it_until_it_looks() {
+    let queues = WaitQueues::new();
+    let [first, second, third] = refused(&queues);
+    second.is_busy_until(timer_now() + 3 * LOOK_AGAIN);
+    drop(first);
+    advance(4 * LOOK_AGAIN).await;
+    assert!(!is_called(&third));
+    advance(MOMENT).await;
+    assert!(is_called(&third), "the second is late");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_that_does_not_look_any_more_gets_no_turn_before_it_does() {
     let queues = WaitQueues::new();
     let [first, mut second, third] = refused(&queues);
