@@ -150,8 +150,10 @@ async fn a_refused_request_waits_for_a_release_no_longer_than_the_timeout() {
     inner.set(Connection::IsSilent);
     drop(permit);
     inner.set(Connection::IsSlow(TIMEOUT / 2));
+    let asked = inner.asked();
     let (refused, waited) = timed(limiter.check(&ada, 1)).await;
     assert_eq!((refused.unwrap_err().reason(), waited), (Reason::QuotaExceeded, TIMEOUT));
+    assert_eq!(inner.asked() - asked, 1, "it is not asked again before the release");
 }
 
 /// A store with two nodes, of which only that of Ada answers.

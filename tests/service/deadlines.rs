@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::Request;
-use tollgate::{RateLimitLayer, StoreExt};
+use tokio::time::sleep;
+use tollgate::{Policy, PolicyExt, RateLimitLayer, StoreExt};
 use tollgate_tests::{Later, Strict, call, clock, field, per_user, queue, request, store, timed};
 use tower::{Layer, Service, ServiceExt};
 
@@ -83,4 +84,20 @@ async fn a_deadline_changes_nothing_for_other_algorithms() {
     let mut service = layer.deadline_header("x-request-timeout").layer(Strict::default());
     assert_eq!(call(&mut service, with("x-request-timeout", "0")).await.status(), 200);
     assert_eq!(call(&mut service, with("x-request-timeout", "0")).await.status(), 429);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_slot_shortens_the_wait_in_a_leaky_bucket() {
+    for (timeout, expected) in [("199", 429), ("200", 200)] {
+        let slot = Policy::in_flight("slot", 1).by(tollgate_tests::user()).wait_at_most(1_000 * MS);
+        let layer = RateLimitLayer::new([queue("q", 60_000 * MS), slot]).store(store(&clock()));
+        let mut service = layer.deadline_header("x-request-timeout").layer(Strict::default());
+        let holder = call(&mut service, request("ada")).await;
+        // The clock of the store stands still: in the bucket this request always waits 100 ms.
+        let hasty = with("x-request-timeout", timeout);
+        let waiting = tokio::spawn(service.ready().await.unwrap().call(hasty));
+        sleep(100 * MS).await;
+        drop(holder);
+        assert_eq!(waiting.await.unwrap().unwrap().status(), expected, "{timeout}");
+    }
 }

@@ -20,9 +20,9 @@ use tokio::time::{Instant, sleep};
 use tollgate::extract::{global, header};
 use tollgate::{
     Denial, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Reason, RequestLimiter,
-    Rule, SetupError, Slot,
+    Rule, SetupError, Slot, StoreExt,
 };
-use tollgate_tests::Later;
+use tollgate_tests::{Connection, Failing, Later, clock, store};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 fn ada() -> Request<Body> {
@@ -341,6 +341,22 @@ async fn a_job_waits_for_a_slot() {
     drop(permit);
     assert!(waiting.await.unwrap().is_ok());
     assert_eq!(begin.elapsed(), Duration::ZERO, "a release of this process is heard at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_lacks_a_slot_and_a_rate_waits_for_the_rate_first() {
+    let inner = Failing::new(store(&clock()), Connection::Works);
+    let policies = [Policy::in_flight("jobs", 1), Policy::new("rate", Quota::per_minute(1))];
+    let jobs = Limiter::new(policies).store(inner.clone().fail_closed());
+    let user = Key::from("ada");
+    let _permit = jobs.check(&user, 1).await.unwrap();
+    let waiting = tokio::spawn({
+        let (jobs, user) = (jobs.clone(), user.clone());
+        async move { jobs.until_ready(&user, 1, Duration::from_secs(90)).await }
+    });
+    sleep(Duration::from_secs(59)).await;
+    assert_eq!(inner.asked(), 2, "the slot alone would not let it pass");
+    waiting.abort();
 }
 
 #[test]

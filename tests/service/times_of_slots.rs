@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::runtime::Handle;
+use tokio::task::yield_now;
+use tokio::time::{Instant, advance, sleep};
 use tollgate::store::Renewal;
 use tollgate::{Key, Limiter, MemoryStore, Outcome, Permit, Policy};
-use tollgate_tests::{Later, Leasing};
+use tollgate_tests::{Later, Leasing, poll_once};
 
 const TTL: Duration = Duration::from_secs(15);
 
@@ -94,6 +96,23 @@ async fn a_renewal_without_an_answer_holds_up_no_other() {
     sleep(2 * TTL).await;
     assert!(first.slot().is_lost());
     assert!(!second.slot().is_lost());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_misses_three_looks_is_replaced_by_the_next_claim() {
+    let (jobs, _) = jobs(9);
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let mut held = vec![started(&jobs).await];
+    yield_now().await;
+    // The time passes, and no task of the runtime is polled.
+    poll_once(advance(TTL / 5)).await;
+    held.push(started(&jobs).await);
+    assert_eq!(tasks(), 1, "the third look is due only now");
+    poll_once(advance(Duration::from_millis(1))).await;
+    held.push(started(&jobs).await);
+    assert_eq!(tasks(), 2);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(tasks(), 1, "the late one ends");
 }
 
 #[tokio::test(start_paused = true)]
