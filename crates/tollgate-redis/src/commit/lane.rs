@@ -214,3 +214,15 @@ async fn yield_once() {
     })
     .await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn tasks_that_are_ready_run_before_a_call_takes_its_load() {
+        let ready = tokio::spawn(async {});
+        yield_once().await;
+        assert!(ready.is_finished());
+    }
+}

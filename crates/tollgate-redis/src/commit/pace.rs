@@ -102,6 +102,16 @@ mod tests {
     }
 
     #[test]
+    fn a_call_that_takes_exactly_the_target_longer_is_not_late() {
+        let mut pace = Pace::new();
+        pace.learn(1, Duration::ZERO);
+        pace.learn(MOST_WORK, TARGET);
+        assert_eq!(pace.most_work(), MOST_WORK);
+        pace.learn(MOST_WORK, TARGET + Duration::from_nanos(1));
+        assert!(pace.most_work() < MOST_WORK);
+    }
+
+    #[test]
     fn calls_in_shadow_carry_at_most_an_eighth() {
         let mut pace = Pace::of_shadow();
         (0..50).for_each(|_| full_call(&mut pace, Duration::ZERO));
