@@ -491,9 +491,10 @@ pub(crate) fn refunds(
 mod tests {
     use std::hash::RandomState;
 
-    use tollgate_core::{Key, Policy, Quota, StoreError};
+    use tollgate_core::{Key, Policy, Quota, SentClaims, StoreError};
 
     use super::super::acquire_request::Pair;
+    use super::super::tests::context_without_server;
     use super::*;
     use crate::wire::names::KeyNames;
 
@@ -521,6 +522,46 @@ mod tests {
                 .map(|mut answer| answer.try_recv().unwrap().err().unwrap().call())
                 .collect();
             assert!(calls[0].is_some() && calls.iter().all(|call| *call == calls[0]), "{calls:?}");
+        }
+    }
+
+    fn alike(policy: &Policy, times: Times) -> Alike {
+        let args = ScriptArgs::new(policy, 1, SlidingLogLayout::List);
+        Alike { args: SmallVec::from_iter([args]), times, sets: Vec::new() }
+    }
+
+    /// Claims and plain checks may share a call.
+    #[tokio::test]
+    async fn only_what_a_claim_was_granted_is_refunded_if_its_caller_has_left() {
+        let context = context_without_server();
+        let cases = [(true, 1, 1), (true, 0, 0), (false, 1, 0), (false, 0, 0)];
+        for (is_claim, granted, refunds) in cases {
+            let stopped = |_, _| Err(Cause::Stopped.into());
+            let counts = SentClaims::default();
+            let claims = Arc::new(Claims::new(counts, Arc::clone(&context), stopped));
+            let policy = Policy::in_flight("slots", 5);
+            let (caller, answer) = Caller::new(None);
+            drop(answer);
+            let keys = SetKeys::from_iter([context.names.bounded(&Key::from("ada"))]);
+            let set = Set { keys, callers: SmallVec::from_iter([caller.claiming(is_claim)]) };
+            let states = SmallVec::from_iter([State::new(&policy)]);
+            let now = Timestamp::from_micros(1);
+            alike(&policy, Times::ONCE).hand_out(now, granted, states, set, Some(&claims));
+            assert_eq!(claims.counts.unanswered(), refunds, "{is_claim} {granted}");
+        }
+    }
+
+    #[test]
+    fn the_script_for_whole_costs_decides_all_that_may_be_granted_once() {
+        let policy = Policy::new("p", Quota::per_day(5));
+        for (times, is_whole) in [
+            (Times::LOOK, false),
+            (Times::ONCE, true),
+            (Times::up_to(5), true),
+            (Times::between(0, 5), true),
+            (Times::between(2, 5), false),
+        ] {
+            assert_eq!(alike(&policy, times).is_whole(), is_whole, "{times:?}");
         }
     }
 }

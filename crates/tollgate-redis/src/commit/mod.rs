@@ -31,6 +31,8 @@ mod return_kind;
 mod returns;
 mod server_clock;
 mod silence;
+#[cfg(test)]
+mod tests;
 
 use std::hash::RandomState;
 use std::sync::Arc;

@@ -338,6 +338,7 @@ impl RefundBatch {
 mod tests {
     use tollgate_core::{Key, Quota};
 
+    use super::super::tests::context_without_server;
     use super::*;
     use crate::wire::layout::SlidingLogLayout;
 
@@ -364,5 +365,21 @@ mod tests {
         batch.drop_abandoned();
         assert_eq!((batch.len(), batch.work()), (4, 2 * 10 + 4 + 6));
         drop(kept);
+    }
+
+    #[tokio::test]
+    async fn without_requests_there_is_no_call() {
+        let context = context_without_server();
+        let slots = Policy::in_flight("slots", 5);
+        let key = context.names.bounded(&Key::from("ada"));
+        let renewal = RefundEntry::renewal(&context.names, &key, &slots, Stamp::new(1, 1));
+        let (caller, answer) = Caller::new(None);
+        let mut batch = RefundBatch::default();
+        batch.push(vec![renewal.claiming()], caller);
+        let command = |batch: &RefundBatch| batch.command(&context, Text::Hash, Timestamp::EPOCH);
+        assert!(command(&batch).is_some());
+        drop(answer);
+        batch.drop_abandoned();
+        assert!(command(&batch).is_none());
     }
 }

@@ -1,0 +1,73 @@
+//! What groups do before a call is sent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tollgate_core::{Clock, Key, Policy, Quota};
+
+use super::caller::Caller;
+use super::context::CallContext;
+use super::group::{Group, Load};
+use super::lane::Lane;
+use super::pace::Pace;
+use super::refund_batch::{RefundBatch, RefundEntry};
+use super::server_clock::ServerClocks;
+use crate::link::tls::Certificates;
+use crate::link::topology::Topology;
+use crate::link::{Link, Timeouts};
+use crate::wire::layout::SlidingLogLayout;
+use crate::wire::names::KeyNames;
+use crate::wire::script::Scripts;
+
+/// The context of a server that no test connects to.
+pub(super) fn context_without_server() -> Arc<CallContext> {
+    let topology = Topology::parse("redis://127.0.0.1:1", &Certificates::default()).unwrap();
+    let second = Duration::from_secs(1);
+    let timeouts = Timeouts { connect: second, response: second };
+    Arc::new(CallContext {
+        link: Arc::new(Link::new(topology, "t", 1, timeouts)),
+        names: KeyNames::new("t", None, SlidingLogLayout::List),
+        scripts: Arc::new(Scripts::new(false)),
+        usage_life_ms: 1,
+        clocks: ServerClocks::default(),
+        clock: None,
+        waits: Clock::system(),
+        questions: Arc::new(Semaphore::new(1)),
+        longest_turn: second,
+        longest_wait_elsewhere: second,
+        runtime: Handle::current(),
+    })
+}
+
+fn group(lanes: usize) -> Arc<Group<RefundBatch>> {
+    Arc::new(Group::new(context_without_server(), lanes, 1_000, Pace::new()))
+}
+
+/// Queues a reset. Returns whether it starts a lane.
+fn push(group: &Arc<Group<RefundBatch>>) -> bool {
+    let (names, policy) = (&group.context.names, Policy::new("p", Quota::per_day(5)));
+    let key = names.bounded(&Key::from("ada"));
+    let entries = RefundEntry::resets(names, &key, &policy).collect();
+    let (caller, _) = Caller::new(None);
+    group.push(0, None, 1, |batch| batch.push(entries, caller)).unwrap()
+}
+
+#[tokio::test]
+async fn a_call_carries_at_most_128_requests() {
+    let group = group(1);
+    let opened = (0..300).filter(|_| push(&group)).count();
+    assert_eq!(opened, 1);
+    let calls: Vec<_> = std::iter::from_fn(|| Some(group.queues().pop(0)?.len())).collect();
+    assert_eq!(calls, [128, 128, 44]);
+}
+
+#[tokio::test]
+async fn a_lane_that_ends_leaves_the_others_open() {
+    let group = group(2);
+    assert_eq!([(); 3].map(|()| push(&group)), [true, true, false]);
+    while group.queues().pop(0).is_some() {}
+    Lane::new(Arc::clone(&group), 0).run().await;
+    assert_eq!([(); 2].map(|()| push(&group)), [true, false]);
+}
