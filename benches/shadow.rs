@@ -1,6 +1,6 @@
 //! What 20 rules in shadow cost the requests that enforced rules decide in Redis: the median wait
 //! with them, as a multiple of that without. Requests come at a fixed rate, in rounds that
-//! alternate, and the processor time of Redis is shown beside it.
+//! alternate. The share of a processor that Redis took is shown, too.
 //!
 //! `cargo bench -p tollgate-benches --bench shadow`
 

@@ -44,8 +44,8 @@ impl<'a> Decision<'a> {
     }
 
     /// Returns the units that the request costs, or that the [outcome](Decision::outcome) is about:
-    /// settled, forgiven, unknown or released. 0 if the rule found no key, or if a block starts or is
-    /// dropped.
+    /// settled, forgiven, unknown or released. 0 if the rule found no key, or if a block starts or
+    /// is dropped.
     pub fn units(&self) -> u64 {
         self.units
     }
