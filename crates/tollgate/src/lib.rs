@@ -172,13 +172,11 @@ mod grpc_type;
 mod in_flight;
 mod interned;
 mod limiter;
-mod made_policies;
 #[cfg(feature = "axum")]
 mod missing_extension;
 mod never_fails;
 mod observe;
-mod policy_item;
-mod policy_set;
+mod plan;
 mod random_part;
 mod reason;
 mod report;

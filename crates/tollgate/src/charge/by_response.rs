@@ -3,86 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, Response, StatusCode};
 
 use super::web_trailers::WebTrailers;
 use super::{Charge, CorrectionTask};
 use crate::grpc_type::GrpcType;
-
-/// What a rule makes of a response: the total to settle to, or `None` if the charge stays.
-pub(crate) type OfResponse = dyn Fn(&ResponseHead<'_>) -> Option<u64> + Send + Sync;
-
-/// The head of a response, and its trailers if they decide: what
-/// [`Rule::count_if`](crate::Rule::count_if) and [`Rule::cost_by`](crate::Rule::cost_by) see.
-#[derive(Clone, Copy, Debug)]
-pub struct ResponseHead<'a> {
-    status: StatusCode,
-    headers: &'a HeaderMap,
-    extensions: &'a Extensions,
-    trailers: Option<&'a HeaderMap>,
-}
-
-impl<'a> ResponseHead<'a> {
-    /// Returns the status. gRPC says 200 for errors too: see
-    /// [`grpc_status`](ResponseHead::grpc_status).
-    pub fn status(&self) -> StatusCode {
-        self.status
-    }
-
-    /// Returns the headers.
-    pub fn headers(&self) -> &'a HeaderMap {
-        self.headers
-    }
-
-    /// Returns the extensions, in which a handler may leave something for its layers.
-    pub fn extensions(&self) -> &'a Extensions {
-        self.extensions
-    }
-
-    /// Returns the trailers of a gRPC call. `None` for other responses, whose trailers are not
-    /// waited for, and for a call that ended without a message.
-    pub fn trailers(&self) -> Option<&'a HeaderMap> {
-        self.trailers
-    }
-
-    /// Returns the code of a gRPC call, from its trailers or its headers; 0 is OK. `None` if the
-    /// response is not gRPC.
-    ///
-    /// ```
-    /// use tollgate::extract::header;
-    /// use tollgate::{Policy, PolicyExt, Quota};
-    ///
-    /// // 16 is UNAUTHENTICATED.
-    /// let failures = Policy::new("failures", Quota::per_hour(5))
-    ///     .by(header("x-user"))
-    ///     .count_if(|response| response.grpc_status() == Some(16));
-    /// ```
-    pub fn grpc_status(&self) -> Option<u32> {
-        let status = |of: &HeaderMap| of.get(GRPC_STATUS)?.to_str().ok()?.parse().ok();
-        self.trailers.and_then(status).or_else(|| status(self.headers))
-    }
-
-    /// How the trailers are sent that will tell more. `None` if the response is not gRPC, or has
-    /// ended.
-    fn waits_for_trailers(&self) -> Option<GrpcType> {
-        let kind = GrpcType::of(self.headers.get(CONTENT_TYPE)?.as_bytes());
-        kind.filter(|_| self.trailers.is_none() && !self.headers.contains_key(GRPC_STATUS))
-    }
-}
-
-const GRPC_STATUS: &str = "grpc-status";
-
-impl<'a, B> From<&'a Response<B>> for ResponseHead<'a> {
-    fn from(response: &'a Response<B>) -> ResponseHead<'a> {
-        ResponseHead {
-            status: response.status(),
-            headers: response.headers(),
-            extensions: response.extensions(),
-            trailers: None,
-        }
-    }
-}
+use crate::rule::response_head::{OfResponse, ResponseHead};
 
 /// The charges of a request that its response settles. Dropped before that, they stay.
 #[derive(Default)]
@@ -107,7 +33,8 @@ impl ByResponse {
                 GrpcType::Web => Some(Box::new(WebTrailers::new(false))),
                 GrpcType::WebText => Some(Box::new(WebTrailers::new(true))),
             };
-            let by_trailers = ByTrailers { in_body, status: head.status, headers, extensions, charges: self };
+            let by_trailers =
+                ByTrailers { in_body, status: head.status(), headers, extensions, charges: self };
             return (Vec::new(), Some(by_trailers));
         }
         (self.settle_by(&head), None)
@@ -141,8 +68,7 @@ impl ByTrailers {
     /// Settles by these trailers. Returns what goes on.
     pub(crate) fn settle(self, trailers: &HeaderMap) -> Vec<CorrectionTask> {
         let ByTrailers { status, headers, extensions, charges, .. } = self;
-        let (headers, extensions) = (&headers, &extensions);
-        charges.settle_by(&ResponseHead { status, headers, extensions, trailers: Some(trailers) })
+        charges.settle_by(&ResponseHead::of_trailers(status, &headers, &extensions, trailers))
     }
 
     /// Whether the trailers are in the body.

@@ -1,6 +1,7 @@
 //! Charges that follow the work: what a request costs is often known only at its end.
 
 mod by_response;
+mod corrected;
 #[cfg(feature = "axum")]
 mod extractor;
 mod reservation;
@@ -14,13 +15,14 @@ use tollgate_core::{Key, Settled};
 
 use crate::denial::Denial;
 use crate::ending::Home;
-use crate::policy_set::PolicyRef;
+use crate::plan::PolicyRef;
 
-pub(crate) use by_response::{ByResponse, ByTrailers, OfResponse};
+pub(crate) use by_response::{ByResponse, ByTrailers};
+pub(crate) use corrected::Corrected;
 pub(crate) use reservation::{GrantStamp, Reservation};
 pub(crate) use settler::{CorrectionTask, Settler, SettlerFuture};
 
-pub use by_response::ResponseHead;
+pub use crate::rule::response_head::ResponseHead;
 
 /// What one request was charged by one policy, until it is settled.
 ///

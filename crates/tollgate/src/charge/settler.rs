@@ -13,7 +13,7 @@ use tollgate_core::{Key, Policy, Settled};
 use super::reservation::{GrantStamp, Reservation};
 use crate::denial::Denial;
 use crate::ending::{EndPhase, Home, within};
-use crate::policy_set::PolicyRef;
+use crate::plan::PolicyRef;
 
 pub(crate) type SettlerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 

@@ -9,8 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[cfg(test)]
 use super::values::{AsText, OneOrMany};
 use super::values::{InText, one_or_many, text, text_if_any};
-use crate::extract::Head;
-use crate::rule::path_index::received;
+use crate::extract::{Head, received};
 
 /// The requests to which a rule applies: those that meet each of these conditions.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]

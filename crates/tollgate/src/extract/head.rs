@@ -85,6 +85,15 @@ impl<'a> From<&'a Parts> for Head<'a> {
     }
 }
 
+/// The URI as it was received. A nested router of axum removes the beginning of the path.
+pub(crate) fn received<'a>(head: &Head<'a>) -> &'a Uri {
+    #[cfg(feature = "axum")]
+    if let Some(original) = head.extensions().get::<axum::extract::OriginalUri>() {
+        return &original.0;
+    }
+    head.uri()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

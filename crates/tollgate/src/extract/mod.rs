@@ -79,6 +79,7 @@ pub use peer_ip::{PeerAddr, PeerIp};
 
 #[cfg(feature = "config")]
 pub(crate) use extractor::first_mistake;
+pub(crate) use head::received;
 pub(crate) use networks::Networks;
 
 /// The request's method. All methods that HTTP does not define share one key, since callers can

@@ -9,7 +9,7 @@ use tollgate_core::{Status, Wait};
 
 use super::numbers::strictness;
 use crate::interned::printable;
-use crate::policy_item::{Item, SEPARATOR};
+use crate::plan::{Item, SEPARATOR, join};
 use crate::reason::seconds_up;
 
 // The parameter names of the draft, which may still change.
@@ -21,12 +21,6 @@ const MOST_BYTES: usize = 1_024;
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-
-/// The value of `RateLimit-Policy`.
-pub(super) fn join<'a>(items: impl Iterator<Item = &'a Item>) -> String {
-    let policies: Vec<_> = items.map(|item| item.policy().to_str().unwrap_or_default()).collect();
-    policies.join(SEPARATOR)
-}
 
 /// The values of both fields.
 #[derive(Debug)]

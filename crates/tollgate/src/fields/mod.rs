@@ -5,15 +5,13 @@ mod ietf;
 mod numbers;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 use tollgate_core::{Clock, Status, Verdict, Wait};
 
-use crate::interned::{interned, printable};
-use crate::policy_item::Item;
-use crate::policy_set::{Ask, PolicyRef, PolicySet};
+use crate::plan::{Ask, Item, Plan};
 use crate::reason::seconds_up;
 
-use ietf::{Lists, join};
+use ietf::Lists;
 use numbers::{NumberFields, NumberForm};
 
 pub(crate) use numbers::{number, strictness};
@@ -113,19 +111,10 @@ pub enum Fields {
     None,
 }
 
-/// The texts that are the same in all responses.
+/// Writes the fields of a layer.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldWriter {
-    /// What the layer asks for.
-    asked_for: Fields,
-    /// What is written: none if no rule has fields.
     fields: Fields,
-    /// One for each policy, by its number. `None` if fields leave its rule out.
-    items: Box<[Option<Item>]>,
-    /// `RateLimit-Policy` if all rules apply, each with its own policy.
-    own_policies: HeaderValue,
-    /// How many policies have a name of their own.
-    own: usize,
     clock: Clock,
 }
 
@@ -139,34 +128,22 @@ pub(crate) enum Written {
 }
 
 impl FieldWriter {
-    pub(crate) fn new(policies: &PolicySet, fields: Fields) -> FieldWriter {
-        let numbered = policies.policies().iter().enumerate();
-        let item = |(number, policy)| policies.is_in_fields(number).then(|| Item::new(policy, interned));
-        let items: Box<[Option<Item>]> = numbered.map(item).collect();
-        let count = policies.own().len();
-        let own_policies = printable(interned(join(items[..count].iter().flatten())));
-        let asked_for = fields;
-        let fields = if items.iter().all(Option::is_none) { Fields::None } else { fields };
-        FieldWriter { asked_for, fields, own_policies, own: count, items, clock: Clock::system() }
-    }
-
-    /// The writer of the same fields for other policies.
-    pub(crate) fn of(&self, policies: &PolicySet) -> FieldWriter {
-        FieldWriter::new(policies, self.asked_for)
+    pub(crate) fn new(fields: Fields) -> FieldWriter {
+        FieldWriter { fields, clock: Clock::system() }
     }
 
     /// Whether responses carry no fields.
     #[inline]
-    pub(crate) fn is_off(&self) -> bool {
-        self.fields == Fields::None
+    pub(crate) fn is_off(&self, plan: &Plan) -> bool {
+        self.fields == Fields::None || !plan.needs().fields
     }
 
     /// The fields for a verdict on what was asked; `None` if no store was asked, or if fields leave
     /// out all rules that apply.
-    pub(crate) fn write(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> Option<Written> {
-        self.shown(policies, asks, verdict).next()?;
-        let ietf = || self.ietf(policies, asks, verdict);
-        let numbers = |form| self.numbers(form, policies, asks, verdict);
+    pub(crate) fn write(&self, plan: &Plan, asks: &[Ask], verdict: &Verdict) -> Option<Written> {
+        shown(plan, asks, verdict).next()?;
+        let ietf = || ietf(plan, asks, verdict);
+        let numbers = |form| self.numbers(form, plan, asks, verdict);
         let both = |form| match numbers(form) {
             Some(numbers) => Written::Both(Box::new((ietf(), numbers))),
             None => Written::Lists(ietf()),
@@ -183,61 +160,14 @@ impl FieldWriter {
         })
     }
 
-    /// What was asked of the rules that fields do not leave out, with their statuses.
-    #[inline]
-    fn shown<'a>(
-        &self,
-        policies: &'a PolicySet,
-        asks: &'a [Ask],
-        verdict: &'a Verdict,
-    ) -> impl Iterator<Item = (&'a Ask, &'a Status)> + Clone {
-        let is_in = |(ask, _): &(&Ask, &Status)| match &ask.policy {
-            PolicyRef::Numbered(number) => policies.is_in_fields(*number),
-            PolicyRef::Made(made) => policies.is_in_fields(made.rule),
-        };
-        asks.iter().zip(verdict.each()).filter(is_in)
-    }
-
-    /// The item of a policy that fields do not leave out.
-    fn item<'a>(&'a self, ask: &'a Ask) -> Option<&'a Item> {
-        match &ask.policy {
-            PolicyRef::Numbered(number) => self.items[*number].as_ref(),
-            PolicyRef::Made(made) => Some(made.item()),
-        }
-    }
-
-    fn ietf(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> Lists {
-        let mut shown = self.shown(policies, asks, verdict);
-        let (longest, delay) = (longest_wait_seconds(policies, asks, verdict), verdict.delay());
-        if let Some(share) = verdict.share() {
-            // Not cached, since an outage is short.
-            let of_share = |(ask, status): (&Ask, _)| {
-                let policy = policies.policy(&ask.policy).share(share).ok()?;
-                Some((Item::new(&policy, Bytes::from), status))
-            };
-            let items: Vec<(Item, &Status)> = shown.filter_map(of_share).collect();
-            return Lists::new(None, items.iter().map(|(item, status)| (item, *status)), longest, delay);
-        }
-        // The numbers are ascending and distinct, so these are the policies of all rules.
-        let is_own = |ask: &Ask| matches!(ask.policy, PolicyRef::Numbered(number) if number < self.own);
-        let items = shown.clone().filter_map(|(ask, status)| Some((self.item(ask)?, status)));
-        let policy = match asks {
-            _ if asks.len() == self.own && asks.iter().all(is_own) => Some(&self.own_policies),
-            [_] => shown.next().and_then(|(ask, _)| self.item(ask)).map(Item::policy),
-            _ => None,
-        };
-        Lists::new(policy, items, longest, delay)
-    }
-
     fn numbers(
         &self,
         form: NumberForm,
-        policies: &PolicySet,
+        plan: &Plan,
         asks: &[Ask],
         verdict: &Verdict,
     ) -> Option<NumberFields> {
-        let shown =
-            self.shown(policies, asks, verdict).map(|(ask, status)| (policies.policy(&ask.policy), status));
+        let shown = shown(plan, asks, verdict).map(|(ask, _, status)| (plan.policy(&ask.policy), status));
         // They cannot say that units come back without a reset.
         let mut shown = shown.filter(|(policy, _)| !policy.is_in_flight()).peekable();
         shown.peek()?;
@@ -245,10 +175,41 @@ impl FieldWriter {
     }
 }
 
+/// What was asked of the rules that fields do not leave out, with their items and statuses.
+#[inline]
+fn shown<'a>(
+    plan: &'a Plan,
+    asks: &'a [Ask],
+    verdict: &'a Verdict,
+) -> impl Iterator<Item = (&'a Ask, &'a Item, &'a Status)> + Clone {
+    let with_item = |(ask, status): (&'a Ask, &'a Status)| Some((ask, plan.item(&ask.policy)?, status));
+    asks.iter().zip(verdict.each()).filter_map(with_item)
+}
+
+fn ietf(plan: &Plan, asks: &[Ask], verdict: &Verdict) -> Lists {
+    let mut shown = shown(plan, asks, verdict);
+    let (longest, delay) = (longest_wait_seconds(plan, asks, verdict), verdict.delay());
+    if let Some(share) = verdict.share() {
+        // Not cached, since an outage is short.
+        let of_share = |(ask, _, status): (&Ask, _, _)| {
+            let policy = plan.policy(&ask.policy).share(share).ok()?;
+            Some((Item::new(&policy, Bytes::from), status))
+        };
+        let items: Vec<(Item, &Status)> = shown.filter_map(of_share).collect();
+        return Lists::new(None, items.iter().map(|(item, status)| (item, *status)), longest, delay);
+    }
+    let items = shown.clone().map(|(_, item, status)| (item, status));
+    let policy = match asks {
+        [_] => shown.next().map(|(_, item, _)| item.policy()),
+        _ => plan.own_items(asks),
+    };
+    Lists::new(policy, items, longest, delay)
+}
+
 /// The longest wait of a rule that refuses, in whole seconds: the same as `Retry-After`.
-fn longest_wait_seconds(policies: &PolicySet, asks: &[Ask], verdict: &Verdict) -> u64 {
+fn longest_wait_seconds(plan: &Plan, asks: &[Ask], verdict: &Verdict) -> u64 {
     let waits = asks.iter().zip(verdict.each()).map(|(ask, status)| match status.wait() {
-        Wait::For(_) if policies.policy(&ask.policy).is_in_flight() => 1,
+        Wait::For(_) if plan.policy(&ask.policy).is_in_flight() => 1,
         Wait::For(wait) => seconds_up(wait).max(1),
         Wait::None | Wait::Never => 0,
     });
@@ -276,6 +237,10 @@ mod tests {
 
     use tollgate_core::{Algorithm, Boundaries, Key, Policy, Quota, Share, Stamp};
 
+    use crate::extract::global;
+    use crate::plan::RuleNumber;
+    use crate::rule::PolicyExt;
+
     fn status(remaining: u64, wait: Wait, reset_us: u64) -> Status {
         Status::new(remaining, wait, Duration::from_micros(reset_us), Stamp::default())
     }
@@ -287,16 +252,15 @@ mod tests {
     }
 
     fn add_to(headers: &mut HeaderMap, fields: Fields, policies: &[Policy], statuses: &[Status]) {
-        let with_tiers = policies.iter().map(|policy| (policy.clone(), &[] as &[Policy])).collect();
-        let policies = PolicySet::try_new(with_tiers).unwrap();
+        let plan = Plan::try_new(policies.iter().map(|policy| policy.clone().by(global()))).unwrap();
         let verdict = Verdict::new(1, Duration::ZERO, statuses.iter().copied());
-        write_to(headers, fields, &policies, &verdict);
+        write_to(headers, fields, &plan, &verdict);
     }
 
-    fn write_to(headers: &mut HeaderMap, fields: Fields, policies: &PolicySet, verdict: &Verdict) {
-        let ask = |policy: usize| Ask { policy: policy.into(), key: Key::global(), cost: 1 };
-        let asks: Vec<Ask> = (0..verdict.each().len()).map(ask).collect();
-        if let Some(mut written) = FieldWriter::new(policies, fields).write(policies, &asks, verdict) {
+    fn write_to(headers: &mut HeaderMap, fields: Fields, plan: &Plan, verdict: &Verdict) {
+        let ask = |rule: RuleNumber| Ask { policy: rule.into(), key: Key::global(), cost: 1 };
+        let asks: Vec<Ask> = plan.enforced().take(verdict.each().len()).map(ask).collect();
+        if let Some(mut written) = FieldWriter::new(fields).write(plan, &asks, verdict) {
             written.add_to(headers);
         }
     }
@@ -364,20 +328,23 @@ mod tests {
     #[test]
     fn the_unit_is_written_with_a_share_of_the_policy() {
         let policy = Policy::new("p", Quota::per_minute(9)).unit("content-bytes");
-        let policies = PolicySet::try_new(vec![(policy, &[])]).unwrap();
+        let plan = Plan::try_new(policy.by(global())).unwrap();
         let verdict = Verdict::new(1, Duration::ZERO, [status(2, Wait::None, 1)]).of_share(Share::new(1, 3));
         let mut headers = HeaderMap::new();
-        write_to(&mut headers, Fields::Ietf, &policies, &verdict);
+        write_to(&mut headers, Fields::Ietf, &plan, &verdict);
         assert_eq!(headers["ratelimit-policy"], r#""p";q=3;qu="content-bytes";w=60"#);
     }
 
     fn without_fields_of(left_out: &[usize], fields: Fields, statuses: [Status; 3]) -> HeaderMap {
         let policies = ["a", "b", "c"].map(|name| Policy::new(name, Quota::per_minute(60)));
-        let with_tiers = policies.map(|policy| (policy, &[] as &[Policy])).into();
-        let policies = PolicySet::try_new(with_tiers).unwrap();
-        let policies = policies.without_fields_of(|number| left_out.contains(&number));
+        let rules =
+            policies.into_iter().enumerate().map(|(number, policy)| match left_out.contains(&number) {
+                true => policy.by(global()).without_fields(),
+                false => policy.by(global()),
+            });
+        let plan = Plan::try_new(rules).unwrap();
         let mut headers = HeaderMap::new();
-        write_to(&mut headers, fields, &policies, &Verdict::new(1, Duration::ZERO, statuses));
+        write_to(&mut headers, fields, &plan, &Verdict::new(1, Duration::ZERO, statuses));
         headers
     }
 

@@ -14,12 +14,12 @@ use super::sync::{Mutex, MutexGuard};
 use super::timer_now;
 use crate::ending::Home;
 use crate::observe::Observers;
-use crate::policy_set::{PolicyRef, PolicySet};
+use crate::plan::{Plan, PolicyRef};
 use crate::table::digest::Digest;
 
 /// What identifies a slot in its store.
 pub(super) struct Claim {
-    pub(super) policies: Arc<PolicySet>,
+    pub(super) plan: Arc<Plan>,
     /// The number of the policy.
     pub(super) policy: PolicyRef,
     pub(super) key: Key,
@@ -31,12 +31,12 @@ pub(super) struct Claim {
 
 impl Claim {
     pub(super) fn policy(&self) -> &Policy {
-        self.policies.policy(&self.policy)
+        self.plan.policy(&self.policy)
     }
 
-    /// The number of its rule.
-    pub(super) fn rule(&self) -> usize {
-        self.policies.named(&self.policy)
+    /// How long its rule lets a request hold it.
+    pub(super) fn held_at_most(&self) -> Option<Duration> {
+        self.plan.rule(self.plan.rule_of(&self.policy)).held()
     }
 }
 
@@ -161,7 +161,7 @@ impl HeldSlot {
         }
         // After the release, which no slow observer may hold up.
         if let Some(observers) = self.observers.get() {
-            observers.released(&self.claim.policies, &self.claim.policy);
+            observers.released(&self.claim.plan, &self.claim.policy);
         }
     }
 

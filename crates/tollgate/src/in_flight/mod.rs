@@ -17,10 +17,9 @@ use std::pin::Pin;
 // `sync` and `timer_now` are those of the slots, which their schedules replace.
 use std::sync::{self, Arc};
 use std::task::Poll;
-use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tollgate_core::{Policy, Settled};
+use tollgate_core::Settled;
 
 use crate::ending::Home;
 use crate::observe::Observers;
@@ -120,11 +119,10 @@ impl Slot {
         self.0.is_empty()
     }
 
-    /// Ends each slot after the time that is given for its policy and the number of its rule, if
-    /// one is.
-    pub(crate) fn end_after(&self, time: impl Fn(usize, &Policy) -> Option<Duration>) {
+    /// Ends each slot after the time for which its rule lets a request hold it.
+    pub(crate) fn end_in_time(&self) {
         for held in &self.0 {
-            if let Some(time) = time(held.claim.rule(), held.claim.policy()) {
+            if let Some(time) = held.claim.held_at_most() {
                 held.end_after(time);
             }
         }

@@ -22,7 +22,9 @@ use tollgate_core::{Key, Policy, Renewal, Stamp};
 use self::held::{Claim, HeldSlot, Keeper, RenewalPlace};
 use self::releases::{OnItsWay, Releases};
 use crate::ending::Home;
-use crate::policy_set::PolicySet;
+use crate::extract::global;
+use crate::plan::Plan;
+use crate::rule::PolicyExt;
 use crate::table::digest::{Digest, Secret};
 
 /// The time to live of a slot.
@@ -92,14 +94,14 @@ struct Request {
 impl Request {
     /// A slot that was granted now, to be renewed later.
     fn claim() -> Request {
-        let policies = PolicySet::try_new(vec![(Policy::in_flight("slots", 1), &[])]).expect("it is valid");
+        let plan = Plan::try_new(Policy::in_flight("slots", 1).by(global())).expect("it is valid");
         let key = Key::from("ada");
         let digest = Secret::random().digest(0, key.as_encoded());
         let book = OneSlot { digest, releases: Releases::default(), seen: Mutex::default() };
         let book = Arc::new(book);
         let claim = Claim {
-            policies: Arc::new(policies),
-            policy: 0.into(),
+            policy: plan.number("slots").expect("it is there").into(),
+            plan: Arc::new(plan),
             key,
             digest,
             stamp: Stamp::new(1, 1),

@@ -15,7 +15,7 @@ use super::held::{Claim, HeldSlot, Keeper, RenewalPlace};
 use super::releases::{Listener, OnItsWay, Releases, Releasing};
 use crate::ending::{Home, within};
 use crate::never_fails::NeverFails;
-use crate::policy_set::{Ask, PolicySet};
+use crate::plan::{Ask, Plan};
 use crate::table::digest::{Digest, Secret};
 use crate::time::timer_now;
 
@@ -31,7 +31,7 @@ const RENEW_AFTER: u32 = 3;
 
 /// Claims, renews and releases slots in a store.
 pub(crate) struct SlotBook<S> {
-    policies: Arc<PolicySet>,
+    plan: Arc<Plan>,
     store: S,
     secret: Secret,
     releases: Releases,
@@ -58,12 +58,12 @@ impl<S> SlotBook<S> {
 }
 
 impl<S: Store<Error: NeverFails>> SlotBook<S> {
-    /// Those of these policies, if one is for requests in flight.
-    pub(crate) fn new(policies: &Arc<PolicySet>, store: &S) -> Option<Arc<SlotBook<S>>> {
+    /// Those of a plan, if a policy of it is for requests in flight.
+    pub(crate) fn new(plan: &Arc<Plan>, store: &S) -> Option<Arc<SlotBook<S>>> {
         let renewals =
-            Renewals { pause: pause(policies)?, due: BTreeMap::new(), latest: 0, task: 0, looked: None };
+            Renewals { pause: pause(plan)?, due: BTreeMap::new(), latest: 0, task: 0, looked: None };
         Some(Arc::new(SlotBook {
-            policies: Arc::clone(policies),
+            plan: Arc::clone(plan),
             // A release and a renewal are worth something however late they are answered.
             store: store.with_deadline(None),
             secret: Secret::random(),
@@ -72,17 +72,17 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
         }))
     }
 
-    /// A book of the same slots for other policies.
-    pub(crate) fn replaced(&self, policies: &Arc<PolicySet>) -> Arc<SlotBook<S>> {
+    /// A book of the same slots for another plan.
+    pub(crate) fn replaced(&self, plan: &Arc<Plan>) -> Arc<SlotBook<S>> {
         let mut renewals = self.renewals();
-        if let Some(pause) = pause(policies).filter(|pause| *pause < renewals.pause) {
+        if let Some(pause) = pause(plan).filter(|pause| *pause < renewals.pause) {
             renewals.pause = pause;
             // The next claim starts a task that looks as often.
             renewals.looked = None;
         }
         drop(renewals);
         Arc::new(SlotBook {
-            policies: Arc::clone(policies),
+            plan: Arc::clone(plan),
             store: self.store.clone(),
             secret: self.secret.clone(),
             releases: self.releases.clone(),
@@ -91,7 +91,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
     }
 
     fn digest(&self, ask: &Ask) -> Digest {
-        self.secret.digest(self.policies.policy(&ask.policy).numbers().scope_hash(), ask.key.as_encoded())
+        self.secret.digest(self.plan.policy(&ask.policy).numbers().scope_hash(), ask.key.as_encoded())
     }
 
     /// What a verdict granted of slots. `asked` is when the store was asked, since a time to live
@@ -102,12 +102,12 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
             return slot;
         }
         for (ask, status) in asks.iter().zip(verdict.each()) {
-            let policy = self.policies.policy(&ask.policy);
+            let policy = self.plan.policy(&ask.policy);
             if !policy.is_in_flight() || ask.cost == 0 {
                 continue;
             }
             let claim = Claim {
-                policies: Arc::clone(&self.policies),
+                plan: Arc::clone(&self.plan),
                 policy: ask.policy.clone(),
                 key: ask.key.clone(),
                 digest: self.digest(ask),
@@ -127,7 +127,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
 
     /// The releases that are on their way of what is asked.
     pub(crate) fn releasing(&self, asks: &[Ask]) -> Option<Releasing> {
-        let in_flight = asks.iter().filter(|ask| self.policies.policy(&ask.policy).is_in_flight());
+        let in_flight = asks.iter().filter(|ask| self.plan.policy(&ask.policy).is_in_flight());
         self.releases.on_their_way(in_flight.map(|ask| self.digest(ask)))
     }
 
@@ -212,9 +212,9 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
     }
 }
 
-/// The time between two looks for slots of these policies.
-fn pause(policies: &PolicySet) -> Option<Duration> {
-    let ttls = policies.policies().iter().filter_map(|policy| policy.ttl());
+/// The time between two looks for the slots of a plan.
+fn pause(plan: &Plan) -> Option<Duration> {
+    let ttls = plan.policies().filter_map(|policy| policy.ttl());
     Some(ttls.min()? / LOOKS)
 }
 

@@ -19,17 +19,17 @@ use super::live::Live;
 use super::shared::LayerShared;
 use crate::answer::Protocol;
 use crate::answer::body::{Ending, ResponseBody};
-use crate::charge::{ByResponse, Charges, GrantStamp, Settler};
+use crate::charge::{ByResponse, Charges, Corrected, GrantStamp, Settler};
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::fields::{Written, number};
 use crate::in_flight::{HeldUntilDropped, Slot, SlotBook};
+use crate::limiter::Permit;
 use crate::limiter::asking::{Asking, Claimed};
 use crate::limiter::queue_place::QueuePlace;
 use crate::limiter::replacement::{Waited, Waiting};
-use crate::limiter::{Permit, RequestLimiter};
 use crate::never_fails::NeverFails;
-use crate::policy_set::{Ask, Asks};
+use crate::plan::{Ask, Asks};
 use crate::report::Report;
 
 /// What happens next to a request.
@@ -132,11 +132,11 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         live: &Arc<Live<S>>,
     ) -> Next<S> {
         let (lone, several);
-        let RequestLimiter { rules, decider, .. } = &self.limiter;
+        let decider = &self.limiter.decider;
         let head = Head::from(&*request);
         let asks = if self.options.is_off {
             &[]
-        } else if let Some(ask) = rules.lone(&head) {
+        } else if let Some(ask) = decider.plan.lone(&head) {
             lone = ask;
             slice::from_ref(&lone)
         } else {
@@ -146,7 +146,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
             };
             &several
         };
-        let may_delay = decider.policies.may_delay() || decider.has_slots();
+        let may_delay = decider.plan.needs().delays || decider.has_slots();
         let deadline =
             if may_delay { deadline(head.headers(), self.options.deadline.as_ref()) } else { None };
         if let Some(slots) = decider.slots_of(asks) {
@@ -169,8 +169,8 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         asks: &[Ask],
         deadline: Option<Duration>,
     ) -> Next<S> {
-        let RequestLimiter { rules, decider, .. } = &self.limiter;
-        if let Some(waits) = rules.waits(&decider.policies, asks, deadline) {
+        let decider = &self.limiter.decider;
+        if let Some(waits) = decider.plan.waits(asks, deadline) {
             let (decider, asked) = (decider.clone(), Asks::from(asks));
             let (waiting, latest) = (waiting.unwrap_or_default(), live.version());
             let claim: QueueFuture =
@@ -200,16 +200,16 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
             let verdict = lengthened.as_ref().unwrap_or(verdict);
             let denial = Denial::of(decider.report(asks, verdict));
             decider.count(&denial, asks);
-            return Next::Refuse(denial, self.fields.write(&decider.policies, asks, verdict));
+            return Next::Refuse(denial, self.fields.write(&decider.plan, asks, verdict));
         }
         let mut extras =
             if self.adds_something() { self.extras(request, asks, verdict) } else { Extras::default() };
-        if self.limiter.rules.corrects() || !slot.is_empty() {
+        if !decider.plan.correcting().is_empty() || !slot.is_empty() {
             extras.ends = self.open_ends(request, asks, verdict, slot);
         }
         // After the charges are opened, which are settled even if a closure in shadow panics.
         if !self.options.is_off {
-            self.limiter.shadow.ask(&Head::from(&*request));
+            self.limiter.shadow.ask(decider, &Head::from(&*request));
         }
         if verdict.delay().is_zero() {
             return Next::Pass(extras);
@@ -224,7 +224,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         if let Some(report) = &report {
             request.extensions_mut().insert(report.clone());
         }
-        let fields = self.fields.write(&decider.policies, asks, verdict);
+        let fields = self.fields.write(&decider.plan, asks, verdict);
         Extras { fields, report, ends: None }
     }
 
@@ -237,21 +237,21 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         verdict: &Verdict,
         slot: Slot,
     ) -> Option<Box<Ends>> {
-        let RequestLimiter { rules, decider, .. } = &self.limiter;
+        let decider = &self.limiter.decider;
         let mut ends = Ends::default();
-        if rules.corrects() {
+        if !decider.plan.correcting().is_empty() {
             let granted = |at: usize| {
                 Some(GrantStamp { stamp: verdict.each().get(at)?.stamp(), share: verdict.share() })
             };
             let settler: Arc<dyn Settler> = Arc::new(decider.clone());
-            let charges = rules.charges(&settler, &decider.policies, asks, granted);
+            let charges = Corrected::open(&settler, &decider.plan, asks, granted);
             if !charges.reserved.is_empty() {
                 request.extensions_mut().get_or_insert_default::<Charges>().extend(charges.reserved);
             }
             ends.by_response = charges.by_response;
         }
         if !slot.is_empty() {
-            rules.hold_at_most(&slot);
+            slot.end_in_time();
             request.extensions_mut().get_or_insert_default::<Slot>().extend(slot.clone());
             ends.slot = HeldUntilDropped::new(slot);
             ends.is_connect = request.method() == Method::CONNECT;
@@ -264,7 +264,7 @@ impl<S> LayerShared<S> {
     /// Whether responses to requests that pass are changed.
     #[inline]
     fn adds_something(&self) -> bool {
-        self.options.expose_report || !self.fields.is_off()
+        self.options.expose_report || !self.fields.is_off(&self.limiter.decider.plan)
     }
 
     /// Returns the response to a refused request, and drains the rest of its body.

@@ -22,7 +22,7 @@ use crate::limiter::asking::Asking;
 use crate::limiter::queue_place::QueuePlace;
 use crate::limiter::replacement::Waited;
 use crate::never_fails::NeverFails;
-use crate::policy_set::Asks;
+use crate::plan::Asks;
 use crate::waiting_call::WaitingCall;
 
 /// The response of a [`RateLimit`](super::RateLimit) service.

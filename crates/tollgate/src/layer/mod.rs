@@ -140,14 +140,12 @@ impl<S: Clone> RateLimitLayer<S> {
         T::Error: NeverFails,
     {
         let LayerShared { limiter, fields, options } = self.shared();
-        let limiter = limiter.try_store(store)?;
-        let fields = fields.of(&limiter.decider.policies);
-        Ok(RateLimitLayer::of(LayerShared { limiter, fields, options }))
+        Ok(RateLimitLayer::of(LayerShared { limiter: limiter.try_store(store)?, fields, options }))
     }
 
     /// Sets the fields that report quotas to clients; [`Fields::Ietf`] by default.
     pub fn fields(self, fields: Fields) -> RateLimitLayer<S> {
-        self.with(|shared| shared.fields = FieldWriter::new(&shared.limiter.decider.policies, fields))
+        self.with(|shared| shared.fields = FieldWriter::new(fields))
     }
 
     /// Answers refused requests with a closure instead of [`Denial::response_to`], gRPC calls as
@@ -392,7 +390,7 @@ impl<S> RateLimitLayer<S> {
 /// Makes a layer that enforces the rules of a limiter, on its state.
 impl<S> From<RequestLimiter<S>> for RateLimitLayer<S> {
     fn from(limiter: RequestLimiter<S>) -> RateLimitLayer<S> {
-        let fields = FieldWriter::new(&limiter.decider.policies, Fields::default());
+        let fields = FieldWriter::new(Fields::default());
         let limiter = RequestLimiter { successors: Successors::none(), ..limiter };
         RateLimitLayer::of(LayerShared { limiter, fields, options: LayerOptions::default() })
     }

@@ -117,14 +117,12 @@ where
 impl<S: Store<Error: NeverFails>> LayerShared<S> {
     /// The rules that are enforced, followed by those in shadow.
     fn rules(&self) -> impl Iterator<Item = &Rule> + Clone {
-        self.limiter.rules.rules().iter().chain(self.limiter.shadow.rules.rules())
+        self.limiter.decider.plan.rules()
     }
 
     /// The same options with other rules.
     fn replaced(&self, rules: impl IntoRules) -> Result<LayerShared<S>, SetupError> {
-        let limiter = self.limiter.replaced(rules)?;
-        let fields = self.fields.of(&limiter.decider.policies);
-        Ok(LayerShared { limiter, fields, ..self.clone() })
+        Ok(LayerShared { limiter: self.limiter.replaced(rules)?, ..self.clone() })
     }
 }
 

@@ -39,6 +39,6 @@ pub(crate) struct LayerOptions {
 impl<S> LayerShared<S> {
     /// The version of the rules.
     pub(super) fn version(&self) -> u64 {
-        self.limiter.decider.policies.version()
+        self.limiter.decider.plan.version()
     }
 }

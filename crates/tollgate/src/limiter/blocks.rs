@@ -1,6 +1,5 @@
 //! How keys are blocked: by themselves after many denials, and by operators.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use tollgate_core::{Check, Key, Policy, Share, Store, Times, Wait};
@@ -10,7 +9,7 @@ use super::{Limiter, RequestLimiter};
 use crate::denial::Denial;
 use crate::ending::Home;
 use crate::never_fails::NeverFails;
-use crate::policy_set::Ask;
+use crate::plan::{Ask, RuleNumber};
 use crate::reason::Reason;
 use crate::setup_error::{SetupError, or_panic};
 
@@ -23,31 +22,31 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             return;
         }
         for ask in denial.violated_at().filter_map(|at| asks.get(at)) {
-            let rule = self.policies.named(&ask.policy);
-            if counts.count(self.policies.numbered(rule), &ask.key) {
+            let rule = self.plan.rule_of(&ask.policy);
+            if counts.count(self.plan.own(rule), &ask.key) {
                 self.start_soon(rule, ask.key.clone(), denial.report().share());
             }
         }
     }
 
     /// Starts a block by a rule in the store that denied. No caller waits for it.
-    fn start_soon(&self, rule: usize, key: Key, share: Option<Share>) {
+    fn start_soon(&self, rule: RuleNumber, key: Key, share: Option<Share>) {
         let decider = self.clone();
         Home::here().end(|| async move { decider.start(rule, &key, share).await });
     }
 
     /// Starts a block by a rule, which must block keys. Observers see whether it did, unless one
     /// goes on.
-    async fn start(&self, rule: usize, key: &Key, share: Option<Share>) {
-        let Some(block) = self.policies.block_of(rule) else { return };
+    async fn start(&self, rule: RuleNumber, key: &Key, share: Option<Share>) {
+        let Some(block) = self.plan.block_of(rule) else { return };
         let start = self.store.block(block, key, share).await.unwrap_or_else(NeverFails::never);
-        self.observers.block(&self.policies, rule, start);
+        self.observers.block(&self.plan, rule, start);
     }
 
     /// The number of the policy with this name, and the policy that refuses its blocked keys.
-    fn block_named(&self, policy: &str) -> Result<(usize, &Policy), SetupError> {
-        let number = self.policies.number_of(policy)?;
-        let block = self.policies.block_of(number).ok_or_else(|| SetupError::NoBlocks(policy.to_owned()))?;
+    fn block_named(&self, policy: &str) -> Result<(RuleNumber, &Policy), SetupError> {
+        let number = self.plan.number_of(policy)?;
+        let block = self.plan.block_of(number).ok_or_else(|| SetupError::NoBlocks(policy.to_owned()))?;
         Ok((number, block))
     }
 
@@ -159,7 +158,7 @@ impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
     /// # Errors
     /// Those of [`Limiter::try_block`].
     pub async fn try_block(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
-        self.that_has(policy).try_block(policy, key).await
+        self.decider.try_block(policy, key).await
     }
 
     /// Lifts the block of `key`: see [`Limiter::unblock`].
@@ -175,7 +174,7 @@ impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
     /// # Errors
     /// Those of [`Limiter::try_block`].
     pub async fn try_unblock(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
-        self.that_has(policy).try_unblock(policy, key).await
+        self.decider.try_unblock(policy, key).await
     }
 
     /// Returns for how much longer `key` is blocked: see [`Limiter::blocked`].
@@ -191,15 +190,6 @@ impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
     /// # Errors
     /// Those of [`Limiter::try_block`].
     pub async fn try_blocked(&self, policy: &str, key: &Key) -> Result<Option<Duration>, SetupError> {
-        self.that_has(policy).try_blocked(policy, key).await
-    }
-
-    /// The decider with the policy of this name, on the store of enforced rules.
-    fn that_has(&self, policy: &str) -> Cow<'_, Decider<S>> {
-        let in_shadow = &self.shadow.decider;
-        match in_shadow.policies.number(policy) {
-            Some(_) => Cow::Owned(Decider { store: self.decider.store.clone(), ..in_shadow.clone() }),
-            None => Cow::Borrowed(&self.decider),
-        }
+        self.decider.try_blocked(policy, key).await
     }
 }

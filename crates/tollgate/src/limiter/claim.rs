@@ -14,7 +14,7 @@ use super::decider::Decider;
 use crate::ending::Home;
 use crate::in_flight::{Slot, SlotBook};
 use crate::never_fails::NeverFails;
-use crate::policy_set::{Ask, Asks};
+use crate::plan::{Ask, Asks};
 use crate::time::{YEAR, timer_now};
 
 /// How long a refused request waits for a release of this process at most.
@@ -52,7 +52,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Where slots are claimed, if one is asked for.
     #[inline]
     pub(crate) fn slots_of(&self, asks: &[Ask]) -> Option<&Arc<SlotBook<S>>> {
-        let is_slot = |ask: &Ask| self.policies.policy(&ask.policy).is_in_flight();
+        let is_slot = |ask: &Ask| self.plan.policy(&ask.policy).is_in_flight();
         self.slots.as_ref().filter(|_| asks.iter().any(is_slot))
     }
 
@@ -103,7 +103,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Whether each policy that refused is of requests in flight.
     fn lacks_only_slots(&self, asks: &[Ask], verdict: &Verdict) -> bool {
         let mut refused = asks.iter().zip(verdict.each()).filter(|(_, status)| status.wait() != Wait::None);
-        !verdict.each().is_empty() && refused.all(|(ask, _)| self.policies.policy(&ask.policy).is_in_flight())
+        !verdict.each().is_empty() && refused.all(|(ask, _)| self.plan.policy(&ask.policy).is_in_flight())
     }
 
     fn claim_once(

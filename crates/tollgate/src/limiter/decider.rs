@@ -21,15 +21,14 @@ use crate::never_fails::NeverFails;
 #[cfg(feature = "metrics")]
 use crate::observe::metrics::{LayerLimits, Metrics};
 use crate::observe::{Decision, Observe, Observers};
-use crate::policy_set::{Ask, Asks, PolicyRef, PolicySet};
+use crate::plan::{Ask, Asks, Plan, PolicyRef, RuleNumber};
 use crate::reason::Reason;
 use crate::report::Report;
-use crate::setup_error::SetupError;
 
-/// Policies, the store that decides them, and who sees the decisions.
+/// A plan, the store that decides by it, and who sees the decisions.
 #[derive(Clone, Debug)]
 pub(crate) struct Decider<S> {
-    pub(crate) policies: Arc<PolicySet>,
+    pub(crate) plan: Arc<Plan>,
     pub(crate) store: S,
     pub(crate) observers: Observers,
     pub(super) queues: WaitQueues<Refusal>,
@@ -41,12 +40,12 @@ pub(crate) struct Decider<S> {
 }
 
 impl Decider<MemoryStore> {
-    pub(super) fn new(policies: PolicySet, store: MemoryStore) -> Decider<MemoryStore> {
-        let policies = Arc::new(policies);
+    pub(super) fn new(plan: Plan, store: MemoryStore) -> Decider<MemoryStore> {
+        let plan = Arc::new(plan);
         Decider {
-            slots: SlotBook::new(&policies, &store),
-            denials: policies.has_blocks().then(|| Arc::new(DenialCounts::new())),
-            policies,
+            slots: SlotBook::new(&plan, &store),
+            denials: plan.needs().blocks.then(|| Arc::new(DenialCounts::new())),
+            plan,
             store,
             observers: Observers::default(),
             queues: WaitQueues::new(),
@@ -56,24 +55,23 @@ impl Decider<MemoryStore> {
 }
 
 impl<S> Decider<S> {
-    pub(super) fn try_store<T: Store<Error: NeverFails>>(self, store: T) -> Result<Decider<T>, SetupError> {
-        self.policies.supported_by(&store)?;
-        let Decider { policies, observers, waits_for_store, denials, .. } = self;
-        let policies = policies.for_other_store();
-        let slots = SlotBook::new(&policies, &store);
-        Ok(Decider { policies, store, observers, queues: WaitQueues::new(), waits_for_store, slots, denials })
+    pub(super) fn with_store<T: Store<Error: NeverFails>>(self, store: T) -> Decider<T> {
+        let Decider { plan, observers, waits_for_store, denials, .. } = self;
+        let plan = plan.for_other_store();
+        let slots = SlotBook::new(&plan, &store);
+        Decider { plan, store, observers, queues: WaitQueues::new(), waits_for_store, slots, denials }
     }
 
     pub(super) fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Decider<S> {
         let observe: Arc<Observe> = Arc::new(observe);
-        Decider { observers: self.observers.and(&self.policies, move |_| Arc::clone(&observe)), ..self }
+        Decider { observers: self.observers.and(&self.plan, move |_| Arc::clone(&observe)), ..self }
     }
 
     #[cfg(feature = "metrics")]
     pub(super) fn metrics(self) -> Decider<S> {
         let limits = LayerLimits::default();
-        let observers = self.observers.and(&self.policies, move |policies| {
-            let metrics = Metrics::new(policies, &limits);
+        let observers = self.observers.and(&self.plan, move |plan| {
+            let metrics = Metrics::new(plan, &limits);
             Arc::new(move |decision: &Decision<'_>| metrics.record(decision))
         });
         Decider { observers, ..self }
@@ -83,22 +81,22 @@ impl<S> Decider<S> {
         Decider { queues: WaitQueues::new(), waits_for_store: wait, ..self }
     }
 
-    /// The same policies with the settings of a decider whose policies they replace.
+    /// The same plan with the settings of a decider whose plan it replaces.
     pub(super) fn with_settings_of(self, other: &Decider<S>) -> Decider<S> {
-        let observers = other.observers.of(&self.policies);
+        let observers = other.observers.of(&self.plan);
         Decider { observers, waits_for_store: other.waits_for_store, queues: other.queues.clone(), ..self }
     }
 
     /// Shows observers what was decided about a request that waited `since` then.
     #[inline]
     pub(crate) fn show(&self, asks: &[Ask], verdict: &Verdict, slot: &Slot, since: Option<Timestamp>) {
-        self.observers.verdict(&self.policies, asks, verdict, since);
+        self.observers.verdict(&self.plan, asks, verdict, since);
         slot.seen_by(&self.observers);
     }
 
     /// Shows observers how a charge of this policy has ended.
     pub(super) fn show_settled(&self, policy: &PolicyRef, settled: Settled) {
-        self.observers.settled(&self.policies, policy, settled);
+        self.observers.settled(&self.plan, policy, settled);
     }
 
     /// The time now, if there are observers, for a request that begins to wait.
@@ -107,45 +105,44 @@ impl<S> Decider<S> {
     }
 
     /// The denial of a request without a key that this policy needs, for that reason.
-    pub(super) fn no_key(&self, rule: usize, reason: Reason) -> Denial {
-        Denial::new(reason, Report::new(&self.policies, [rule.into()], Verdict::without_statuses(0)))
+    pub(super) fn no_key(&self, rule: RuleNumber, reason: Reason) -> Denial {
+        Denial::new(reason, Report::new(&self.plan, [rule.into()], Verdict::without_statuses(0)))
     }
 
     /// Shows observers that a policy found no key, if it did not.
     pub(crate) fn shown(&self, asks: Result<Asks, Denial>) -> Result<Asks, Denial> {
         asks.inspect_err(|denial| {
             if let Some(policy) = denial.report().first() {
-                self.observers.no_key(&self.policies, self.policies.named(policy));
+                self.observers.no_key(&self.plan, self.plan.rule_of(policy));
             }
         })
     }
 
     pub(crate) fn report(&self, asks: &[Ask], verdict: &Verdict) -> Report {
-        Report::new(&self.policies, asks.iter().map(|ask| ask.policy.clone()), verdict.clone())
+        Report::new(&self.plan, asks.iter().map(|ask| ask.policy.clone()), verdict.clone())
     }
 }
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// Decides by other policies, on the same state.
-    pub(super) fn replaced(&self, policies: PolicySet) -> Result<Decider<S>, SetupError> {
-        policies.supported_by(&self.store)?;
-        let policies = Arc::new(policies.after(&self.policies));
+    /// Decides by another plan, on the same state.
+    pub(super) fn replaced(&self, plan: Plan) -> Decider<S> {
+        let plan = Arc::new(plan.after(&self.plan));
         let slots = match &self.slots {
             // Also if no policy needs it any more: it releases what requests hold.
-            Some(slots) => Some(slots.replaced(&policies)),
-            None => SlotBook::new(&policies, &self.store),
+            Some(slots) => Some(slots.replaced(&plan)),
+            None => SlotBook::new(&plan, &self.store),
         };
-        let new_counts = || policies.has_blocks().then(|| Arc::new(DenialCounts::new()));
-        Ok(Decider {
+        let new_counts = || plan.needs().blocks.then(|| Arc::new(DenialCounts::new()));
+        Decider {
             slots,
             denials: self.denials.clone().or_else(new_counts),
-            observers: self.observers.of(&policies),
+            observers: self.observers.of(&plan),
             // Those who wait keep their places, and ask by the new rules.
             queues: self.queues.clone(),
             store: self.store.clone(),
             waits_for_store: self.waits_for_store,
-            policies,
-        })
+            plan,
+        }
     }
 
     /// Asks the store once, for a caller that waits until `deadline` at the longest.
@@ -158,9 +155,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     ) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
         match (asks, deadline) {
             ([], _) => Reply::Now(Ok(Verdict::without_statuses(times.max()).from_source(Source::Rule))),
-            ([ask], None) => self
-                .store
-                .acquire(&[Check::new(self.policies.policy(&ask.policy), &ask.key, ask.cost)], times),
+            ([ask], None) => {
+                self.store.acquire(&[Check::new(self.plan.policy(&ask.policy), &ask.key, ask.cost)], times)
+            }
             _ => self.acquire_set(asks, times, deadline),
         }
     }
@@ -174,7 +171,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         let policies: SmallVec<[Cow<'_, Policy>; 4]> = asks
             .iter()
             .map(|ask| {
-                let policy = self.policies.policy(&ask.policy);
+                let policy = self.plan.policy(&ask.policy);
                 deadline.map_or(Cow::Borrowed(policy), |deadline| waiting_until(policy, deadline))
             })
             .collect();
@@ -237,11 +234,12 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         permit.refund(&self.store).await.unwrap_or_else(NeverFails::never);
     }
 
-    pub(super) async fn reset(&self, key: &Key) {
+    /// Forgets what a key has used of the rules in shadow, or of the others.
+    pub(super) async fn reset(&self, key: &Key, in_shadow: bool) {
         if key.is_empty() {
             return;
         }
-        let policies: SmallVec<[&Policy; 4]> = self.policies.with_states().collect();
+        let policies: SmallVec<[&Policy; 4]> = self.plan.with_states(in_shadow).collect();
         self.store.reset(key, &policies).await.unwrap_or_else(NeverFails::never);
     }
 }

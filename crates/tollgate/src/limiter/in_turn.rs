@@ -49,7 +49,7 @@ impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
             Ok(asks) => asks,
             Err(denial) => return Waited::Over(Err(denial)),
         };
-        match self.rules.waits(&self.decider.policies, &asks, None) {
+        match self.decider.plan.waits(&asks, None) {
             Some(waits) => self.decider.charge_for_slots(asks, waits, waiting, latest).await,
             None => Waited::Over(self.decider.charge(asks, None).await),
         }
@@ -62,7 +62,6 @@ impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
             return Some(latest);
         }
         let decider = latest.decider.with_settings_of(&self.decider);
-        let shadow = latest.shadow.with(|decider| decider.with_settings_of(&self.shadow.decider));
-        Some(RequestLimiter { rules: latest.rules, decider, shadow, successors: Successors::none() })
+        Some(RequestLimiter { decider, shadow: latest.shadow, successors: Successors::none() })
     }
 }

@@ -23,12 +23,14 @@ use tollgate_core::{Key, Policy, Store};
 use self::decider::Decider;
 use crate::charge::Charge;
 use crate::denial::Denial;
+use crate::extract::global;
 use crate::memory::MemoryStore;
 use crate::never_fails::NeverFails;
 use crate::observe::Decision;
-use crate::policy_set::{Ask, Asks, PolicySet};
+use crate::plan::{Ask, Asks, Plan, RuleNumber};
 use crate::reason::Reason;
 use crate::report::Report;
+use crate::rule::PolicyExt;
 use crate::setup_error::{SetupError, or_panic};
 
 pub use self::permit::Permit;
@@ -76,11 +78,9 @@ impl Limiter {
     /// # Errors
     /// [`SetupError`] if there are none, or if two have one name.
     pub fn try_new(policies: impl IntoIterator<Item = Policy>) -> Result<Limiter, SetupError> {
-        let without_tiers: Vec<_> = policies.into_iter().map(|policy| (policy, &[] as &[Policy])).collect();
-        if without_tiers.is_empty() {
-            return Err(SetupError::NoRules);
-        }
-        Ok(Limiter { decider: Decider::new(PolicySet::try_new(without_tiers)?, MemoryStore::new()) })
+        // No request is asked for a key.
+        let rules = policies.into_iter().map(|policy| policy.by(global()));
+        Ok(Limiter { decider: Decider::new(Plan::try_new(rules)?, MemoryStore::new()) })
     }
 }
 
@@ -108,7 +108,8 @@ impl<S> Limiter<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        Ok(Limiter { decider: self.decider.try_store(store)? })
+        self.decider.plan.supported_by(&store, &store)?;
+        Ok(Limiter { decider: self.decider.with_store(store) })
     }
 
     /// Calls `observe` for each decision: [`RateLimitLayer::observe`] says more.
@@ -140,35 +141,35 @@ impl<S> Limiter<S> {
 
     /// What a caller asks of all policies, with one key and cost.
     pub(crate) fn asks(&self, key: Option<&Key>, cost: u64) -> Result<Asks, Denial> {
+        let plan = &self.decider.plan;
         let Some(key) = key.filter(|key| !key.is_empty()) else {
-            return Err(self.decider.no_key(0, Reason::NoKey));
+            return plan
+                .enforced()
+                .next()
+                .map_or_else(|| Ok(Asks::new()), |first| Err(self.decider.no_key(first, Reason::NoKey)));
         };
-        let policies = 0..self.decider.policies.own().len();
         // One cost for all: a slot is one, whatever the work is in other units.
-        let of =
-            |policy| if self.decider.policies.numbered(policy).is_in_flight() { cost.min(1) } else { cost };
-        let asks = policies
-            .map(|policy| Ask { policy: policy.into(), key: key.clone(), cost: of(policy) })
-            .collect();
-        Ok(self.decider.policies.with_blocks(asks))
+        let of = |rule| if plan.own(rule).is_in_flight() { cost.min(1) } else { cost };
+        let ask = |rule: RuleNumber| Ask { policy: rule.into(), key: key.clone(), cost: of(rule) };
+        Ok(plan.with_blocks(plan.enforced().map(ask).collect()))
     }
 
     /// What a caller asks of each of the named policies.
     fn asks_of_each(&self, each: &[(&str, &Key, u64)]) -> Result<Result<Asks, Denial>, SetupError> {
-        let policies = &self.decider.policies;
+        let plan = &self.decider.plan;
         let ask = |(name, key, cost): &(&str, &Key, u64)| {
-            Ok(Ask { policy: policies.number_of(name)?.into(), key: (*key).clone(), cost: *cost })
+            Ok(Ask { policy: plan.number_of(name)?.into(), key: (*key).clone(), cost: *cost })
         };
         let mut asks = each.iter().map(ask).collect::<Result<Asks, SetupError>>()?;
         // In the order of the policies: equal sets wait in one queue.
-        let number = |ask: &Ask| policies.named(&ask.policy);
+        let number = |ask: &Ask| plan.rule_of(&ask.policy);
         asks.sort_unstable_by_key(number);
         if let Some(two) = asks.windows(2).find(|two| number(&two[0]) == number(&two[1])) {
-            return Err(SetupError::AskedTwice(policies.policy(&two[0].policy).name().to_owned()));
+            return Err(SetupError::AskedTwice(plan.policy(&two[0].policy).name().to_owned()));
         }
         Ok(match asks.iter().find(|ask| ask.key.is_empty()) {
             Some(ask) => Err(self.decider.no_key(number(ask), Reason::NoKey)),
-            None => Ok(policies.with_blocks(asks)),
+            None => Ok(plan.with_blocks(asks)),
         })
     }
 }
@@ -422,6 +423,6 @@ where
     ///
     /// The empty key belongs to no caller, and this does nothing for it.
     pub async fn reset(&self, key: &Key) {
-        self.decider.reset(key).await;
+        self.decider.reset(key, false).await;
     }
 }

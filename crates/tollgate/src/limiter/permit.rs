@@ -4,28 +4,20 @@ use std::fmt;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{End, Grant, Stamp, Status, Store};
+use tollgate_core::{End, Grant, Store};
 
 use super::asking::Claimed;
 use crate::charge::GrantStamp;
 use crate::in_flight::Slot;
-use crate::policy_set::{Ask, Asks, PolicyRef};
+use crate::plan::{Ask, Asks, PolicyRef};
 use crate::report::Report;
-
-/// The policy of an ask that was taken out of its permit.
-const TAKEN: PolicyRef = PolicyRef::Numbered(usize::MAX);
-
-fn is_taken(ask: &Ask) -> bool {
-    matches!((&ask.policy, TAKEN), (PolicyRef::Numbered(one), PolicyRef::Numbered(other)) if *one == other)
-}
 
 /// A request that was charged and may pass.
 #[must_use = "a leaky bucket asks for a delay before the request passes: see `delay`"]
 pub struct Permit {
     pub(crate) report: Report,
-    pub(crate) asks: Asks,
-    /// Identify the units of each ask.
-    pub(crate) stamps: SmallVec<[Stamp; 4]>,
+    /// `None` for what was taken out.
+    asks: SmallVec<[Option<Ask>; 4]>,
     delay: Duration,
     slot: Slot,
 }
@@ -33,9 +25,8 @@ pub struct Permit {
 impl Permit {
     /// The permit of a set that was granted, with the slots that it holds.
     pub(crate) fn new(report: Report, asks: Asks, slot: Slot) -> Permit {
-        let stamps = report.statuses().iter().map(Status::stamp).collect();
         let delay = report.verdict().delay();
-        Permit { report, asks, stamps, delay, slot }
+        Permit { report, asks: asks.into_iter().map(Some).collect(), delay, slot }
     }
 
     /// The permit after its delay.
@@ -48,14 +39,13 @@ impl Permit {
         let grants: SmallVec<[Grant<'_>; 4]> = self
             .asks
             .iter()
-            .zip(&self.stamps)
             .zip(self.report.iter())
-            .filter(|((ask, _), _)| ask.cost > 0 && !is_taken(ask))
             // Slots come back when the permit is dropped.
             .filter(|(_, (policy, _))| !policy.is_in_flight())
-            .map(|((ask, stamp), (policy, _))| {
-                let share = self.report.share();
-                Grant { policy, key: &ask.key, units: ask.cost, stamp: *stamp, share }
+            .filter_map(|(ask, (policy, status))| {
+                let ask = ask.as_ref().filter(|ask| ask.cost > 0)?;
+                let (stamp, share) = (status.stamp(), self.report.share());
+                Some(Grant { policy, key: &ask.key, units: ask.cost, stamp, share })
             })
             .collect();
         // None if no rule applied, or if a failure policy decided.
@@ -70,16 +60,15 @@ impl Permit {
 
     /// What a store granted for the ask at this place. `None` if a failure policy decided.
     pub(crate) fn granted(&self, at: usize) -> Option<GrantStamp> {
-        let stamp = *self.stamps.get(at)?;
+        let stamp = self.report.statuses().get(at)?.stamp();
         Some(GrantStamp { stamp, share: self.report.share() })
     }
 
     /// Takes what one policy charged out of this permit, once: a refund leaves it out then.
     pub(crate) fn take(&mut self, is_it: impl Fn(&PolicyRef) -> bool) -> Option<(Ask, Option<GrantStamp>)> {
-        let at = self.asks.iter().position(|ask| !is_taken(ask) && is_it(&ask.policy))?;
-        let found = (self.asks[at].clone(), self.granted(at));
-        self.asks[at].policy = TAKEN;
-        Some(found)
+        let is_it = |ask: &Option<Ask>| ask.as_ref().is_some_and(|ask| is_it(&ask.policy));
+        let at = self.asks.iter().position(is_it)?;
+        Some((self.asks[at].take()?, self.granted(at)))
     }
 
     /// Takes all that is left, with what a store granted for each.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tollgate_core::{Verdict, Wait};
 
 use crate::denial::Denial;
-use crate::policy_set::{Ask, PolicySet};
+use crate::plan::{Ask, Plan};
 use crate::report::Report;
 use crate::time::YEAR;
 
@@ -39,9 +39,9 @@ impl Refusal {
             let (ask, status) = (&asks[at], verdict.each()[at]);
             let Wait::For(lasts) = status.wait() else { return None };
             let of_one = Verdict::new(0, Duration::ZERO, [status]).as_decided_by(verdict);
-            let denial = Denial::of(Report::new(report.policy_set(), [ask.policy.clone()], of_one));
+            let denial = Denial::of(Report::new(report.plan(), [ask.policy.clone()], of_one));
             // A slot may come back at any time.
-            let is_slot = report.policy_set().policy(&ask.policy).is_in_flight();
+            let is_slot = report.plan().policy(&ask.policy).is_in_flight();
             let until = if is_slot { now } else { now + lasts.min(YEAR) };
             Some((at, lasts, Refusal { denial, cost: ask.cost, until }))
         };
@@ -50,8 +50,8 @@ impl Refusal {
 
     /// Whether a caller for the same key, which waits until `end`, would be refused too. Nothing is
     /// known of other policies than those that refused.
-    pub(crate) fn holds_for(&self, policies: &Arc<PolicySet>, cost: u64, end: Instant) -> bool {
-        let is_of_these = Arc::ptr_eq(self.denial.report().policy_set(), policies);
+    pub(crate) fn holds_for(&self, plan: &Arc<Plan>, cost: u64, end: Instant) -> bool {
+        let is_of_these = Arc::ptr_eq(self.denial.report().plan(), plan);
         is_of_these && self.until > end && self.cost <= cost
     }
 }

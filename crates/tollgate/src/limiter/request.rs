@@ -8,18 +8,17 @@ use tollgate_core::{Key, Policy, Store};
 use super::decider::Decider;
 use super::permit::Permit;
 use super::replacement::Successors;
-use super::shadow::{ShadowRules, store_for};
-use crate::charge::{Charge, ResponseHead, Settler};
+use super::shadow::Shadow;
+use crate::charge::{Charge, Corrected, ResponseHead, Settler};
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::in_flight::HeldUntilDropped;
 use crate::memory::MemoryStore;
 use crate::never_fails::NeverFails;
 use crate::observe::Decision;
-use crate::policy_set::Asks;
+use crate::plan::{Asks, Plan};
 use crate::report::Report;
 use crate::rule::IntoRules;
-use crate::rule::set::RuleSet;
 use crate::setup_error::{SetupError, or_panic};
 
 /// Asks rules directly, with the head of a request: for handlers that decide themselves. A
@@ -46,9 +45,8 @@ use crate::setup_error::{SetupError, or_panic};
 /// ```
 #[derive(Clone, Debug)]
 pub struct RequestLimiter<S = MemoryStore> {
-    pub(crate) rules: Arc<RuleSet>,
     pub(crate) decider: Decider<S>,
-    pub(crate) shadow: ShadowRules<S>,
+    pub(crate) shadow: Shadow<S>,
     /// Those who wait follow them.
     pub(crate) successors: Successors<RequestLimiter<S>>,
 }
@@ -68,13 +66,10 @@ impl RequestLimiter {
     /// # Errors
     /// [`SetupError`] if there are none, or if two have one name.
     pub fn try_new(rules: impl IntoRules) -> Result<RequestLimiter, SetupError> {
-        let [(rules, policies), (in_shadow, of_shadow)] = RuleSet::try_both(rules)?;
-        let store = MemoryStore::new();
-        let store_of_shadow = store_for(&in_shadow, &store);
+        let (plan, store) = (Plan::try_new(rules)?, MemoryStore::new());
         Ok(RequestLimiter {
-            rules: Arc::new(rules),
-            decider: Decider::new(policies, store),
-            shadow: ShadowRules::new(in_shadow, Decider::new(of_shadow, store_of_shadow)),
+            shadow: Shadow::new(&plan, &store),
+            decider: Decider::new(plan, store),
             successors: Successors::none(),
         })
     }
@@ -104,9 +99,10 @@ impl<S> RequestLimiter<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        let shadow = self.shadow.try_store(&store)?;
-        let decider = self.decider.try_store(store)?;
-        Ok(RequestLimiter { rules: self.rules, decider, shadow, successors: Successors::none() })
+        let shadow = Shadow::new(&self.decider.plan, &store);
+        self.decider.plan.supported_by(&store, &shadow.store)?;
+        let decider = self.decider.with_store(store);
+        Ok(RequestLimiter { decider, shadow, successors: Successors::none() })
     }
 
     /// A limiter with other rules, on the same state.
@@ -115,15 +111,12 @@ impl<S> RequestLimiter<S> {
         S: Store,
         S::Error: NeverFails,
     {
-        let [(rules, policies), (in_shadow, of_shadow)] = RuleSet::try_both(rules)?;
+        let Decider { plan: earlier, store, .. } = &self.decider;
+        let plan = Plan::try_new(rules)?;
+        let shadow = self.shadow.replaced(earlier, &plan, store);
         // Before observers and metrics change.
-        policies.supported_by(&self.decider.store)?;
-        Ok(RequestLimiter {
-            rules: Arc::new(rules),
-            shadow: self.shadow.replaced(in_shadow, of_shadow, &self.decider.store)?,
-            decider: self.decider.replaced(policies)?,
-            successors: Successors::none(),
-        })
+        plan.supported_by(store, &shadow.store)?;
+        Ok(RequestLimiter { decider: self.decider.replaced(plan), shadow, successors: Successors::none() })
     }
 
     /// Calls `observe` for each decision: [`RateLimitLayer::observe`] says more.
@@ -131,11 +124,8 @@ impl<S> RequestLimiter<S> {
     /// [`RateLimitLayer::observe`]: crate::RateLimitLayer::observe
     #[must_use]
     pub fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> RequestLimiter<S> {
-        let observe = Arc::new(observe);
-        let of_shadow = Arc::clone(&observe);
-        let shadow = self.shadow.with(|decider| decider.observe(move |decision| of_shadow(decision)));
-        let decider = self.decider.observe(move |decision| observe(decision));
-        RequestLimiter { rules: self.rules, decider, shadow, successors: self.successors.with_own_settings() }
+        let (decider, successors) = (self.decider.observe(observe), self.successors.with_own_settings());
+        RequestLimiter { decider, shadow: self.shadow, successors }
     }
 
     /// Counts decisions and units as metrics: [`RateLimitLayer::metrics`] says more.
@@ -145,9 +135,8 @@ impl<S> RequestLimiter<S> {
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     #[must_use]
     pub fn metrics(self) -> RequestLimiter<S> {
-        let shadow = self.shadow.with(Decider::metrics);
         let (decider, successors) = (self.decider.metrics(), self.successors.with_own_settings());
-        RequestLimiter { rules: self.rules, decider, shadow, successors }
+        RequestLimiter { decider, shadow: self.shadow, successors }
     }
 
     /// Sets whether callers of [`until_ready`](RequestLimiter::until_ready) also wait while the
@@ -155,15 +144,15 @@ impl<S> RequestLimiter<S> {
     #[must_use]
     pub fn wait_for_store(self, wait: bool) -> RequestLimiter<S> {
         let (decider, successors) = (self.decider.wait_for_store(wait), self.successors.with_own_settings());
-        RequestLimiter { rules: self.rules, decider, shadow: self.shadow, successors }
+        RequestLimiter { decider, shadow: self.shadow, successors }
     }
 
     /// Returns the policies that together hold all states of a key: one for each window of a rule
     /// and its tiers. To sum what a key used [recently](crate::usage::RecentUsage), or to list what
     /// a [reset](RequestLimiter::reset) forgets.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        let in_shadow = self.shadow.decider.policies.with_states();
-        self.decider.policies.with_states().chain(in_shadow)
+        let plan = &self.decider.plan;
+        plan.with_states(false).chain(plan.with_states(true))
     }
 }
 
@@ -175,19 +164,15 @@ where
     /// The permit of a request that passes. Asks the rules in shadow, and its slots end when their
     /// rules say so.
     pub(super) fn passed(&self, head: &Head<'_>, permit: Permit) -> Permit {
-        self.shadow.ask(head);
-        self.rules.hold_at_most(permit.slot());
+        self.shadow.ask(&self.decider, head);
+        permit.slot().end_in_time();
         permit
     }
 
     /// What a request asks of each rule that applies to it.
     pub(crate) fn asks(&self, head: &Head<'_>) -> Result<Asks, Denial> {
         let supports = |policy: &Policy| self.decider.store.supports(policy).is_ok();
-        let asks = self
-            .rules
-            .ask(head, &self.decider.policies, supports)
-            .map_err(|(rule, reason)| self.decider.no_key(rule, reason))?;
-        Ok(self.decider.policies.with_blocks(asks))
+        self.decider.plan.ask(head, supports).map_err(|(rule, reason)| self.decider.no_key(rule, reason))
     }
 
     /// Charges a request to all rules that apply to it, or to none. If the future is dropped before
@@ -238,8 +223,7 @@ where
     /// [`SetupError::UnknownPolicy`] if no rule that decided about the permit has a policy of that
     /// name. The permit keeps all charges then.
     pub fn try_charge(&self, permit: &mut Permit, policy: &str) -> Result<Charge, SetupError> {
-        let charge = self.decider.charge_of(permit, policy);
-        charge.or_else(|error| self.shadow.decider.no_charge_of(policy).ok_or(error))
+        self.decider.charge_of(permit, policy)
     }
 
     /// Settles a permit by the response that its request got: what [`Rule::count_if`] and
@@ -253,7 +237,7 @@ where
         let settler: Arc<dyn Settler> = decider.clone();
         let mut slot = HeldUntilDropped::new(permit.slot().clone());
         let (asks, granted) = permit.take_all();
-        let charges = self.rules.charges(&settler, &decider.policies, &asks, |at| granted[at]);
+        let charges = Corrected::open(&settler, &decider.plan, &asks, |at| granted[at]);
         slot.correct_first(charges.by_response.settle_by(response));
     }
 
@@ -271,7 +255,10 @@ where
     /// [`MissingKey::OneKey`](crate::MissingKey::OneKey), requests without a key share the state of
     /// [`Key::global`]: reset that.
     pub async fn reset(&self, key: &Key) {
-        self.decider.reset(key).await;
-        self.shadow.decider.reset(key).await;
+        self.decider.reset(key, false).await;
+        if self.decider.plan.has_shadow() {
+            let store = self.shadow.store.clone();
+            Decider { store, ..self.decider.clone() }.reset(key, true).await;
+        }
     }
 }

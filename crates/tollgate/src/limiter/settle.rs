@@ -12,12 +12,12 @@ use crate::charge::{Charge, GrantStamp, Reservation, Settler, SettlerFuture};
 use crate::denial::Denial;
 use crate::never_fails::NeverFails;
 use crate::observe::Observers;
-use crate::policy_set::{Ask, PolicyRef};
+use crate::plan::{Ask, PolicyRef};
 use crate::setup_error::SetupError;
 
 impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
     fn policy<'a>(&'a self, policy: &'a PolicyRef) -> &'a Policy {
-        self.policies.policy(policy)
+        self.plan.policy(policy)
     }
 
     fn extend<'a>(
@@ -41,7 +41,7 @@ impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
         reservation: &Reservation,
         total: u64,
     ) -> SettlerFuture<'static, Settled> {
-        let (grants, rest) = reservation.correction(self.policies.policy(policy), key, total);
+        let (grants, rest) = reservation.correction(self.plan.policy(policy), key, total);
         if grants.is_empty() {
             return Box::pin(ready(Settled::default()));
         }
@@ -63,36 +63,29 @@ impl<S: Store<Error: NeverFails>> Settler for Decider<S> {
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// What settles a permit: by the policies that granted it, which others may have replaced.
     pub(super) fn of_permit(&self, permit: &Permit) -> Decider<S> {
-        let policies = permit.report.policy_set();
-        if Arc::ptr_eq(policies, &self.policies) {
+        let plan = permit.report.plan();
+        if Arc::ptr_eq(plan, &self.plan) {
             return self.clone();
         }
         // The observers of these rules would take its numbers for theirs.
-        Decider { policies: Arc::clone(policies), observers: Observers::default(), ..self.clone() }
+        Decider { plan: Arc::clone(plan), observers: Observers::default(), ..self.clone() }
     }
 
     /// Takes what one policy charged a permit, in any of its tiers, out of the permit.
     pub(super) fn charge_of(&self, permit: &mut Permit, policy: &str) -> Result<Charge, SetupError> {
         let decider = Arc::new(self.of_permit(permit));
-        let policies = &decider.policies;
-        let named = policies.number_of(policy)?;
+        let plan = &decider.plan;
+        let rule = plan.number_of(policy)?;
         let settler: Arc<dyn Settler> = decider.clone();
-        Ok(match permit.take(|policy| policies.named(policy) == named) {
+        Ok(match permit.take(|policy| plan.rule_of(policy) == rule) {
             // A slot comes back with its permit.
-            Some((ask, _)) if policies.policy(&ask.policy).is_in_flight() => {
-                Charge::new(&settler, named.into(), None, 0, None)
+            Some((ask, _)) if plan.policy(&ask.policy).is_in_flight() => {
+                Charge::new(&settler, rule.into(), None, 0, None)
             }
             Some((Ask { policy, key, cost }, granted)) => {
                 Charge::new(&settler, policy, Some(key), cost, granted)
             }
-            None => Charge::new(&settler, named.into(), None, 0, None),
+            None => Charge::new(&settler, rule.into(), None, 0, None),
         })
-    }
-
-    /// A charge of nothing by a policy. `None` if there is no policy of that name.
-    pub(super) fn no_charge_of(&self, policy: &str) -> Option<Charge> {
-        let named = self.policies.number(policy)?;
-        let settler: Arc<dyn Settler> = Arc::new(self.clone());
-        Some(Charge::new(&settler, named.into(), None, 0, None))
     }
 }

@@ -17,7 +17,7 @@ use super::wait_queue::Waiter;
 use crate::denial::Denial;
 use crate::in_flight::{Listener, Slot};
 use crate::never_fails::NeverFails;
-use crate::policy_set::{Ask, Asks};
+use crate::plan::{Ask, Asks};
 use crate::reason::Reason;
 use crate::time::{YEAR, timer_now};
 
@@ -108,7 +108,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             let reply = self.ask_once(&asks, patience.deadline(Duration::ZERO));
             return Waited::Over(self.asked(asks.clone(), reply, patience).await);
         }
-        let version = self.policies.version();
+        let version = self.plan.version();
         let begin = waiting.begin.unwrap_or_else(timer_now);
         // As long as the timer can sleep.
         let end = begin + patience.longest().min(YEAR);
@@ -116,7 +116,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         let waits_for_all = matches!(patience, Patience::ForAll(_));
         let arrival = waiting.arrival.unwrap_or_else(|| self.queues.arrival());
         let waited_for = self.waited_for(&asks, waits_for_all);
-        let keys = || waited_for.iter().map(|at| (self.policies.queue_of(&asks[*at]), &asks[*at].key));
+        let keys = || waited_for.iter().map(|at| (self.plan.queue_of(&asks[*at]), &asks[*at].key));
         let mut waiter = match waiting.place {
             Some(place) => Some(self.queues.join_from(place, keys())),
             None => self.queues.join_others(arrival, keys()),
@@ -126,9 +126,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
         // A refusal that lasts longer than the patience of this caller.
         let holds = |waiter: &Waiter<Refusal>| {
-            let lasts = |at: usize, refusal: &Refusal| {
-                refusal.holds_for(&self.policies, asks[waited_for[at]].cost, end)
-            };
+            let lasts =
+                |at: usize, refusal: &Refusal| refusal.holds_for(&self.plan, asks[waited_for[at]].cost, end);
             waiter.refusal(|at, refusal| waits_for_all && lasts(at, refusal))
         };
         let (mut asks_again, mut outage_pause) = (None, FIRST_OUTAGE_PAUSE);
@@ -176,7 +175,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             let denial = match self.asked(asks.clone(), reply, patience).await {
                 Ok(permit) => {
                     if let Some(waiter) = waiter {
-                        waiter.passed(|at| room(&permit, waited_for[at]));
+                        waiter.passed(|at| room(&permit, waited_for[at], asks[waited_for[at]].cost));
                     }
                     return Waited::Over(Ok(permit));
                 }
@@ -273,7 +272,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 
     fn is_slot(&self, ask: &Ask) -> bool {
-        self.policies.policy(&ask.policy).is_in_flight()
+        self.plan.policy(&ask.policy).is_in_flight()
     }
 
     /// Listens to releases of the slot that is lacking.
@@ -286,7 +285,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Whether another answer is possible later. A cost of 0 passes now, and one that exceeds a
     /// quota never does.
     fn may_have_to_wait(&self, asks: &Asks) -> bool {
-        let fits = |ask: &Ask| ask.cost <= self.policies.policy(&ask.policy).largest_cost();
+        let fits = |ask: &Ask| ask.cost <= self.plan.policy(&ask.policy).largest_cost();
         asks.iter().any(|ask| ask.cost > 0) && asks.iter().all(fits)
     }
 
@@ -388,10 +387,10 @@ fn passes_after(denial: &Denial, left: Duration) -> Duration {
     each.max().unwrap_or_default()
 }
 
-/// How many more requests of the cost of this ask would pass now.
-fn room(permit: &Permit, at: usize) -> usize {
+/// How many more requests of this cost would pass now.
+fn room(permit: &Permit, at: usize, cost: u64) -> usize {
     let status = permit.report.statuses().get(at);
-    let room = status.and_then(|status| status.remaining().checked_div(permit.asks[at].cost));
+    let room = status.and_then(|status| status.remaining().checked_div(cost));
     room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX)
 }
 

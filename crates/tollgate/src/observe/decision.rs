@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tollgate_core::{Policy, Source};
 
+use crate::plan::RuleNumber;
+
 /// What one rule of a request decided: see
 /// [`RateLimitLayer::observe`](crate::RateLimitLayer::observe).
 ///
@@ -18,7 +20,7 @@ pub struct Decision<'a> {
     pub(super) policy: &'a Policy,
     /// The number of the rule.
     #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "finds the handles of a policy"))]
-    pub(super) rule: usize,
+    pub(super) rule: RuleNumber,
     pub(super) outcome: Outcome,
     pub(super) units: u64,
     pub(super) source: Source,
@@ -28,7 +30,7 @@ pub struct Decision<'a> {
 
 impl<'a> Decision<'a> {
     /// A decision for which no store was asked.
-    pub(super) fn of_rule(policy: &'a Policy, rule: usize, outcome: Outcome) -> Decision<'a> {
+    pub(super) fn of_rule(policy: &'a Policy, rule: RuleNumber, outcome: Outcome) -> Decision<'a> {
         Decision { policy, rule, outcome, units: 0, source: Source::Rule, wait: None, latency: None }
     }
 

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
-use tollgate_core::{Policy, Quota, Source};
+use tollgate_core::{Quota, Source};
 
 use super::decision::{Decision, Outcome};
 use super::live_series::{self, Series};
 use super::stores::describe;
-use crate::policy_set::PolicySet;
+use crate::plan::Plan;
+use crate::rule::Rule;
 
 /// The handles of a limiter, registered once: a request then costs two additions for each rule.
 pub(crate) struct Metrics {
@@ -31,15 +32,14 @@ struct Handles {
 
 impl Metrics {
     /// Registers the handles of all rules, which replace those of the limits.
-    pub(crate) fn new(policies: &PolicySet, limits: &LayerLimits) -> Metrics {
+    pub(crate) fn new(plan: &Plan, limits: &LayerLimits) -> Metrics {
         describe();
-        let is_alone = policies.own().len() == 1;
-        let handles = policies.own().iter().map(|policy| Handles::new(policies, policy, is_alone));
+        let is_alone = plan.enforced().nth(1).is_none();
+        let handles = plan.rules().map(|rule| Handles::new(rule, is_alone));
         let handles: Arc<Box<[Handles]>> = live_series::keep(handles.collect());
         limits.show(
-            policies
-                .own()
-                .iter()
+            plan.rules()
+                .map(Rule::policy)
                 .zip(&**handles)
                 .map(|(policy, handles)| (policy.name(), policy.quota().limit(), &handles.limit)),
         );
@@ -48,7 +48,7 @@ impl Metrics {
 
     #[inline]
     pub(crate) fn record(&self, decision: &Decision<'_>) {
-        let handles = &self.policies[decision.rule];
+        let handles = &self.policies[decision.rule.index()];
         let outcome = decision.outcome as usize;
         match &handles.decisions[outcome][decision.source as usize] {
             // Only its units count.
@@ -87,12 +87,11 @@ impl Metrics {
 }
 
 impl Handles {
-    fn new(policies: &PolicySet, policy: &Policy, is_alone: bool) -> Handles {
+    fn new(rule: &Rule, is_alone: bool) -> Handles {
+        let policy = rule.policy();
         let is_possible = |outcome: Outcome, source| {
             let has_it = match outcome {
-                _ if outcome.is_shadow() || policies.is_shadow() => {
-                    outcome.is_shadow() == policies.is_shadow()
-                }
+                _ if outcome.is_shadow() || rule.is_shadow() => outcome.is_shadow() == rule.is_shadow(),
                 Outcome::NotCharged => !is_alone,
                 Outcome::Delayed => !policy.longest_wait().is_zero(),
                 Outcome::Blocked => policy.denials_until_block().is_some(),

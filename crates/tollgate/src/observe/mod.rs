@@ -20,12 +20,12 @@ use tollgate_core::{BlockStart, Clock, Policy, Settled, Source, Status, Timestam
 
 pub use decision::{Decision, Outcome};
 
-use crate::policy_set::{Ask, PolicyRef, PolicySet};
+use crate::plan::{Ask, Plan, PolicyRef, RuleNumber};
 
 pub(crate) type Observe = dyn Fn(&Decision<'_>) + Send + Sync;
 
 /// Makes an observer of the decisions by some policies, which replace those of the call before.
-type MakeObserver = dyn Fn(&PolicySet) -> Arc<Observe> + Send + Sync;
+type MakeObserver = dyn Fn(&Plan) -> Arc<Observe> + Send + Sync;
 
 /// The observers of a limiter.
 #[derive(Clone, Default)]
@@ -47,22 +47,22 @@ impl Observers {
     /// Adds one of the decisions by these policies.
     pub(crate) fn and(
         &self,
-        policies: &PolicySet,
-        make: impl Fn(&PolicySet) -> Arc<Observe> + Send + Sync + 'static,
+        plan: &Plan,
+        make: impl Fn(&Plan) -> Arc<Observe> + Send + Sync + 'static,
     ) -> Observers {
         let (mut makers, mut observers, clock) = match &self.0 {
             Some(watch) => (watch.makers.clone(), watch.observers.clone(), watch.clock.clone()),
             None => (Vec::new(), Vec::new(), Clock::system()),
         };
-        observers.push(make(policies));
+        observers.push(make(plan));
         makers.push(Arc::new(make));
         Observers(Some(Arc::new(Observing { makers, observers, clock })))
     }
 
     /// The same observers, of the decisions by other policies.
-    pub(crate) fn of(&self, policies: &PolicySet) -> Observers {
+    pub(crate) fn of(&self, plan: &Plan) -> Observers {
         let of = |watch: &Arc<Observing>| {
-            let observers = watch.makers.iter().map(|make| make(policies)).collect();
+            let observers = watch.makers.iter().map(|make| make(plan)).collect();
             Arc::new(Observing { makers: watch.makers.clone(), observers, clock: watch.clock.clone() })
         };
         Observers(self.0.as_ref().map(of))
@@ -82,34 +82,28 @@ impl Observers {
     /// Shows what each rule of which something was asked decided, with the time [from
     /// which](Observers::now) the request waited.
     #[inline]
-    pub(crate) fn verdict(
-        &self,
-        policies: &PolicySet,
-        asks: &[Ask],
-        verdict: &Verdict,
-        since: Option<Timestamp>,
-    ) {
+    pub(crate) fn verdict(&self, plan: &Plan, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
         if self.is_on() {
-            self.show_verdict(policies, asks, verdict, since);
+            self.show_verdict(plan, asks, verdict, since);
         }
     }
 
     #[inline]
-    fn show_verdict(&self, policies: &PolicySet, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
+    fn show_verdict(&self, plan: &Plan, asks: &[Ask], verdict: &Verdict, since: Option<Timestamp>) {
         let mut latency = since.and_then(|since| Some(self.now()?.saturating_since(since)));
         let mut last = None;
         let decisions = asks.iter().enumerate().map_while(|(at, ask)| {
-            let rule = policies.named(&ask.policy);
+            let rule = plan.rule_of(&ask.policy);
             if last.replace(rule).is_some_and(|last| last >= rule) {
                 // Asks are in the order of the rules. Those of their blocks follow.
                 return None;
             }
-            let policy = policies.policy(&ask.policy);
-            let (outcome, wait) = match blocked(policies, asks, verdict, rule) {
+            let policy = plan.policy(&ask.policy);
+            let (outcome, wait) = match blocked(plan, asks, verdict, rule) {
                 Some(wait) => (Outcome::Blocked, Some(wait)),
                 None => outcome(verdict, at, policy),
             };
-            let outcome = if policies.is_shadow() { outcome.in_shadow() } else { outcome };
+            let outcome = if plan.is_shadow(rule) { outcome.in_shadow() } else { outcome };
             let (source, latency) = (verdict.source(), latency.take());
             Some(Decision { policy, rule, outcome, units: ask.cost, source, wait, latency })
         });
@@ -117,50 +111,50 @@ impl Observers {
     }
 
     /// Shows that the rule with this number found no key.
-    pub(crate) fn no_key(&self, policies: &PolicySet, rule: usize) {
-        let decision = Decision::of_rule(policies.numbered(rule), rule, Outcome::NoKey);
+    pub(crate) fn no_key(&self, plan: &Plan, rule: RuleNumber) {
+        let decision = Decision::of_rule(plan.own(rule), rule, Outcome::NoKey);
         self.show([decision].into_iter());
     }
 
     /// Shows the outcome for a rule in shadow of which no store is asked.
-    pub(crate) fn undecided(&self, policies: &PolicySet, rule: usize, outcome: Outcome) {
+    pub(crate) fn undecided(&self, plan: &Plan, rule: RuleNumber, outcome: Outcome) {
         if let Some(watch) = &self.0 {
-            watch.observe(&Decision::of_rule(policies.numbered(rule), rule, outcome));
+            watch.observe(&Decision::of_rule(plan.own(rule), rule, outcome));
         }
     }
 
     /// Shows how a charge has ended. No span sees it, since that of the request may have ended.
-    pub(crate) fn settled(&self, policies: &PolicySet, policy: &PolicyRef, settled: Settled) {
+    pub(crate) fn settled(&self, plan: &Plan, policy: &PolicyRef, settled: Settled) {
         let Settled { charged, forgiven, unknown, .. } = settled;
-        self.ended(policies, policy, Outcome::Settled, charged);
+        self.ended(plan, policy, Outcome::Settled, charged);
         if forgiven > 0 {
-            self.ended(policies, policy, Outcome::Forgiven, forgiven);
+            self.ended(plan, policy, Outcome::Forgiven, forgiven);
         }
         if unknown > 0 {
-            self.ended(policies, policy, Outcome::Unknown, unknown);
+            self.ended(plan, policy, Outcome::Unknown, unknown);
         }
     }
 
     /// Shows that a slot has come back.
-    pub(crate) fn released(&self, policies: &PolicySet, policy: &PolicyRef) {
-        self.ended(policies, policy, Outcome::Released, 1);
+    pub(crate) fn released(&self, plan: &Plan, policy: &PolicyRef) {
+        self.ended(plan, policy, Outcome::Released, 1);
     }
 
     /// Shows what became of a block by a rule, unless one went on. In shadow no caller is blocked.
-    pub(crate) fn block(&self, policies: &PolicySet, rule: usize, start: BlockStart) {
+    pub(crate) fn block(&self, plan: &Plan, rule: RuleNumber, start: BlockStart) {
         let outcome = match start {
             BlockStart::Started => Outcome::BlockStarted,
             BlockStart::GoesOn => return,
             BlockStart::Dropped => Outcome::BlockDropped,
         };
-        if !policies.is_shadow() {
-            self.ended(policies, &rule.into(), outcome, 0);
+        if !plan.is_shadow(rule) {
+            self.ended(plan, &rule.into(), outcome, 0);
         }
     }
 
-    fn ended(&self, policies: &PolicySet, policy: &PolicyRef, outcome: Outcome, units: u64) {
+    fn ended(&self, plan: &Plan, policy: &PolicyRef, outcome: Outcome, units: u64) {
         let Some(watch) = &self.0 else { return };
-        let of_rule = Decision::of_rule(policies.policy(policy), policies.named(policy), outcome);
+        let of_rule = Decision::of_rule(plan.policy(policy), plan.rule_of(policy), outcome);
         let decision = Decision { units, source: Source::Store, ..of_rule };
         if panicking() {
             // A handler panics, and its slot is dropped. A second panic would abort the process.
@@ -201,11 +195,11 @@ fn is_traced() -> bool {
 
 /// For how much longer the key of this rule is blocked, if it is.
 #[inline]
-fn blocked(policies: &PolicySet, asks: &[Ask], verdict: &Verdict, rule: usize) -> Option<Duration> {
-    if verdict.is_granted() || !policies.has_blocks() {
+fn blocked(plan: &Plan, asks: &[Ask], verdict: &Verdict, rule: RuleNumber) -> Option<Duration> {
+    if verdict.is_granted() || !plan.needs().blocks {
         return None;
     }
-    let of_rule = |ask: &Ask| policies.policy(&ask.policy).is_block() && policies.named(&ask.policy) == rule;
+    let of_rule = |ask: &Ask| plan.policy(&ask.policy).is_block() && plan.rule_of(&ask.policy) == rule;
     let (_, status) = asks.iter().zip(verdict.each()).find(|(ask, _)| of_rule(ask))?;
     match status.wait() {
         Wait::For(wait) => Some(wait),

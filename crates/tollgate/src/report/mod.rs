@@ -10,14 +10,14 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tollgate_core::{Policy, Share, Status, Verdict};
 
-use crate::policy_set::{PolicyRef, PolicySet};
+use crate::plan::{Plan, PolicyRef};
 
 /// The state of the rules that applied to a request. Cheap to clone.
 #[derive(Clone)]
 pub struct Report(Arc<ReportInner>);
 
 struct ReportInner {
-    policies: Arc<PolicySet>,
+    plan: Arc<Plan>,
     /// The policies that applied.
     asked: SmallVec<[PolicyRef; 4]>,
     verdict: Verdict,
@@ -26,18 +26,18 @@ struct ReportInner {
 impl Report {
     /// The report on these policies.
     pub(crate) fn new(
-        policies: &Arc<PolicySet>,
+        plan: &Arc<Plan>,
         asked: impl IntoIterator<Item = PolicyRef>,
         verdict: Verdict,
     ) -> Report {
         let asked = asked.into_iter().collect();
-        Report(Arc::new(ReportInner { policies: Arc::clone(policies), asked, verdict }))
+        Report(Arc::new(ReportInner { plan: Arc::clone(plan), asked, verdict }))
     }
 
     /// Returns the policies that applied, in the order of their rules. For a rule with
     /// [tiers](crate::Rule::tiers), it is the policy of the request's tier.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.0.asked.iter().map(|policy| self.0.policies.policy(policy))
+        self.0.asked.iter().map(|policy| self.0.plan.policy(policy))
     }
 
     /// Returns the status of each of [`Report::policies`]. Empty if no store decided: the request
@@ -71,13 +71,13 @@ impl Report {
     }
 
     /// The set that decided.
-    pub(crate) fn policy_set(&self) -> &Arc<PolicySet> {
-        &self.0.policies
+    pub(crate) fn plan(&self) -> &Arc<Plan> {
+        &self.0.plan
     }
 
     /// The problem document of a request that only the policy at this index refused.
     pub(crate) fn quota_exceeded(&self, at: usize) -> Option<&Bytes> {
-        self.0.asked.get(at).map(|policy| self.0.policies.quota_exceeded(policy))
+        self.0.asked.get(at).map(|policy| self.0.plan.quota_exceeded(policy))
     }
 
     /// The first policy that applied.

@@ -100,7 +100,7 @@ impl Rule {
 
     /// The place among the variants, after the rule's own policy, of the one that a request has.
     /// `None`: the rule's own.
-    pub(super) fn variant(&self, head: &Head<'_>, key: &Key) -> Option<usize> {
+    pub(crate) fn variant(&self, head: &Head<'_>, key: &Key) -> Option<usize> {
         let tier = self.tier(head, key);
         match self.classes.as_ref().and_then(|classes| classes.choice.of(head, key)) {
             None => tier,

@@ -52,12 +52,12 @@ impl Rule {
     }
 
     /// How long a request waits for a slot.
-    pub(super) fn wait(&self) -> Duration {
+    pub(crate) fn wait(&self) -> Duration {
         self.slot_times.wait
     }
 
     /// How long a request holds a slot at most.
-    pub(super) fn held(&self) -> Option<Duration> {
+    pub(crate) fn held(&self) -> Option<Duration> {
         self.slot_times.held
     }
 

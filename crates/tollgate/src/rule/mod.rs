@@ -4,10 +4,10 @@ mod choice;
 mod classes;
 pub mod exempt;
 mod in_flight;
-pub(crate) mod path_index;
 mod request_quota;
-pub(crate) mod set;
+pub(crate) mod response_head;
 mod settling;
+mod shadow;
 mod tiers;
 pub(crate) mod variants;
 
@@ -375,8 +375,16 @@ impl Rule {
         self.key_text.as_deref()
     }
 
-    pub(crate) fn in_shadow(self) -> Rule {
-        Rule { is_shadow: true, ..self }
+    /// The paths to which it is confined.
+    pub(crate) fn paths(&self) -> Option<impl Iterator<Item = &str>> {
+        self.paths.as_ref().map(|paths| paths.iter().map(|path| &**path))
+    }
+
+    /// Checks whether its settings fit together, which no plan changes.
+    pub(crate) fn check(&self) -> Result<(), SetupError> {
+        self.check_shadow()?;
+        self.check_settling()?;
+        self.check_slots()
     }
 
     pub(crate) fn is_shadow(&self) -> bool {

@@ -54,18 +54,18 @@ impl Rule {
         self
     }
 
-    pub(super) fn has_quota_of_request(&self) -> bool {
+    pub(crate) fn has_quota_of_request(&self) -> bool {
         self.quota.is_some()
     }
 
     /// The quota that a request brings, and the units that its class leaves to others.
-    pub(super) fn quota_of(&self, head: &Head<'_>, key: &Key) -> Option<(Quota, u64)> {
+    pub(crate) fn quota_of(&self, head: &Head<'_>, key: &Key) -> Option<(Quota, u64)> {
         let quota = self.quota.as_ref()?(head, key)?;
         Some((quota, self.class_units(head, key)))
     }
 
     /// The policy of a request with this quota. `None` if the rule does not allow it.
-    pub(super) fn with_quota(&self, quota: Quota, leaves: u64) -> Option<Policy> {
+    pub(crate) fn with_quota(&self, quota: Quota, leaves: u64) -> Option<Policy> {
         let own = &self.policy;
         let quota = match own.ttl() {
             Some(ttl) => Quota::try_new(quota.limit(), ttl).ok()?,

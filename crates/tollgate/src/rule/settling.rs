@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tollgate_core::{Policy, Share};
 
 use super::Rule;
+use super::response_head::{OfResponse, ResponseHead};
 use super::tiers::Tiers;
-use crate::charge::{OfResponse, ResponseHead};
 use crate::extract::Head;
 use crate::setup_error::SetupError;
 
@@ -129,12 +129,12 @@ impl Rule {
     }
 
     /// Whether handlers get a charge of this rule.
-    pub(super) fn reserves(&self) -> bool {
+    pub(crate) fn reserves(&self) -> bool {
         self.settling.reserves
     }
 
     /// What settles the charges of this rule by the response.
-    pub(super) fn of_response(&self) -> Option<&Arc<OfResponse>> {
+    pub(crate) fn of_response(&self) -> Option<&Arc<OfResponse>> {
         self.settling.of_response.as_ref()
     }
 

@@ -5,8 +5,8 @@ use tollgate_core::Key;
 
 use crate::config::{Registry, RuleFile};
 use crate::extract::{ClientIp, Head, PeerAddr};
+use crate::plan::Plan;
 use crate::rule::Rule;
-use crate::rule::set::RuleSet;
 
 fn rule(registry: &Registry, fields: &str) -> Rule {
     let file = RuleFile::from_toml(&format!("[[rule]]\nname = \"a\"\nby = \"global\"\n{fields}")).unwrap();
@@ -100,11 +100,11 @@ fn tiers_and_classes_are_chosen_by_the_registry() {
         &registry,
         &format!("quota = \"50/s\"\n{tiers}leaving = {{ by = \"class\", units = {{ batch = 5 }} }}"),
     );
-    let (rules, policies) = RuleSet::try_new([rule]).unwrap();
+    let plan = Plan::try_new([rule]).unwrap();
     let capacity = |class: &str| {
         let request = Request::get("/").header("x-class", class).body(()).unwrap();
-        let asks = rules.ask(&Head::from(&request), &policies, |_| true).unwrap();
-        policies.policy(&asks[0].policy).capacity()
+        let asks = plan.ask(&Head::from(&request), |_| true).unwrap();
+        plan.policy(&asks[0].policy).capacity()
     };
     assert_eq!((capacity("pro"), capacity("batch"), capacity("other")), (500, 45, 50));
 }

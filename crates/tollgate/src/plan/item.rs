@@ -18,6 +18,12 @@ const WRITTEN_UNITS: [&str; 2] = ["content-bytes", "concurrent-requests"];
 /// What stands between two items.
 pub(crate) const SEPARATOR: &str = ", ";
 
+/// The value of `RateLimit-Policy`.
+pub(crate) fn join<'a>(items: impl Iterator<Item = &'a Item>) -> String {
+    let policies: Vec<_> = items.map(|item| item.policy().to_str().unwrap_or_default()).collect();
+    policies.join(SEPARATOR)
+}
+
 /// A policy's item in `RateLimit-Policy`.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {

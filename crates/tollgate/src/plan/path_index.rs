@@ -2,23 +2,22 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use http::Uri;
 use smallvec::SmallVec;
 
-use super::Rule;
-use crate::extract::Head;
+use super::RuleNumber;
+use crate::rule::Rule;
 
 /// The numbers of rules, in their order.
-pub(crate) type RuleNumbers = SmallVec<[usize; 8]>;
+pub(super) type RuleNumbers = SmallVec<[RuleNumber; 8]>;
 
 /// The rules of a set by their paths. A request then costs as many steps as rules apply to it, and
 /// not as many as there are rules.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PathIndex {
     /// Those for every path.
-    everywhere: Box<[usize]>,
-    whole: HashMap<Box<str>, Vec<usize>>,
-    by_beginning: HashMap<Box<[u8]>, Vec<usize>>,
+    everywhere: Box<[RuleNumber]>,
+    whole: HashMap<Box<str>, Vec<RuleNumber>>,
+    by_beginning: HashMap<Box<[u8]>, Vec<RuleNumber>>,
     /// The lengths of these beginnings.
     lengths: Box<[usize]>,
 }
@@ -29,17 +28,18 @@ impl PathIndex {
         let (mut everywhere, mut lengths) = (Vec::new(), BTreeSet::new());
         let (mut whole, mut by_beginning) = (HashMap::new(), HashMap::new());
         for (number, rule) in rules.iter().enumerate() {
-            let Some(paths) = &rule.paths else {
+            let number = RuleNumber(number);
+            let Some(paths) = rule.paths() else {
                 everywhere.push(number);
                 continue;
             };
-            for path in &**paths {
-                let of_path: &mut Vec<usize> = match path.strip_suffix('*') {
+            for path in paths {
+                let of_path: &mut Vec<RuleNumber> = match path.strip_suffix('*') {
                     Some(beginning) => {
                         lengths.insert(beginning.len());
                         by_beginning.entry(beginning.as_bytes().into()).or_default()
                     }
-                    None => whole.entry(path.clone()).or_default(),
+                    None => whole.entry(path.into()).or_default(),
                 };
                 of_path.push(number);
             }
@@ -61,15 +61,6 @@ impl PathIndex {
     }
 }
 
-/// The URI as it was received. A nested router of axum removes the beginning of the path.
-pub(crate) fn received<'a>(head: &Head<'a>) -> &'a Uri {
-    #[cfg(feature = "axum")]
-    if let Some(original) = head.extensions().get::<axum::extract::OriginalUri>() {
-        return &original.0;
-    }
-    head.uri()
-}
-
 #[cfg(test)]
 mod tests {
     use tollgate_core::{Policy, Quota};
@@ -87,7 +78,7 @@ mod tests {
     }
 
     fn found(index: &PathIndex, path: &str) -> Vec<usize> {
-        index.find(path).to_vec()
+        index.find(path).into_iter().map(RuleNumber::index).collect()
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use tollgate_core::{Policy, Quota};
 
-use crate::policy_item::Item;
+use super::RuleNumber;
+use super::item::Item;
 
 /// How many policies of a rule are kept at most, in sets of [`WAYS`] that share a lock.
 const SETS: usize = 512;
@@ -33,8 +34,8 @@ impl Clone for MadePolicies {
 pub(crate) struct MadePolicy {
     wanted: WantedPolicy,
     /// The number of its rule.
-    pub(crate) rule: usize,
-    pub(crate) policy: Policy,
+    pub(super) rule: RuleNumber,
+    pub(super) policy: Policy,
     item: OnceLock<Item>,
 }
 
@@ -62,7 +63,7 @@ impl MadePolicies {
     /// `None`: nothing is kept then.
     pub(crate) fn find(
         &self,
-        rule: usize,
+        rule: RuleNumber,
         wanted: WantedPolicy,
         make: impl FnOnce() -> Option<Policy>,
     ) -> Option<Arc<MadePolicy>> {
@@ -97,6 +98,8 @@ fn find(set: &mut [Arc<MadePolicy>], wanted: WantedPolicy) -> Option<Arc<MadePol
 mod tests {
     use super::*;
 
+    const RULE: RuleNumber = RuleNumber(0);
+
     fn wanted(limit: u64) -> WantedPolicy {
         WantedPolicy { quota: Quota::per_minute(limit), leaves: 0 }
     }
@@ -112,11 +115,11 @@ mod tests {
     #[test]
     fn a_policy_that_is_kept_is_not_made_again() {
         let made = MadePolicies::new();
-        let first = made.find(0, wanted(5), || policy(5)).expect("it is allowed");
-        let again = made.find(0, wanted(5), || panic!("made twice")).expect("it is kept");
+        let first = made.find(RULE, wanted(5), || policy(5)).expect("it is allowed");
+        let again = made.find(RULE, wanted(5), || panic!("made twice")).expect("it is kept");
         assert!(Arc::ptr_eq(&first, &again));
         for (other, limit) in [(wanted(6), 6), (WantedPolicy { leaves: 1, ..wanted(5) }, 5)] {
-            let other = made.find(0, other, || policy(limit)).expect("it is allowed");
+            let other = made.find(RULE, other, || policy(limit)).expect("it is allowed");
             assert!(!Arc::ptr_eq(&first, &other));
         }
     }
@@ -125,7 +128,7 @@ mod tests {
     fn what_is_not_allowed_is_not_kept() {
         let made = MadePolicies::new();
         for limit in 1..100 {
-            assert!(made.find(0, wanted(limit), || None).is_none());
+            assert!(made.find(RULE, wanted(limit), || None).is_none());
         }
         assert_eq!(kept(&made), 0);
     }
@@ -135,9 +138,9 @@ mod tests {
         let made = MadePolicies::new();
         let mut busy = 0;
         for limit in 1..=20_000 {
-            let found = made.find(0, wanted(limit), || policy(limit)).expect("it is allowed");
+            let found = made.find(RULE, wanted(limit), || policy(limit)).expect("it is allowed");
             assert_eq!(found.policy.quota().limit(), limit);
-            made.find(0, wanted(1), || {
+            made.find(RULE, wanted(1), || {
                 busy += 1;
                 policy(1)
             });
@@ -146,7 +149,7 @@ mod tests {
         assert_eq!(busy, 0, "a policy in use is not the one that goes");
         let mut again = 0;
         for limit in (19_001..=20_000).rev() {
-            made.find(0, wanted(limit), || {
+            made.find(RULE, wanted(limit), || {
                 again += 1;
                 policy(limit)
             });
@@ -159,7 +162,7 @@ mod tests {
         for limit in 1..200 {
             let made = MadePolicies::new();
             let found: Vec<_> = std::thread::scope(|scope| {
-                let find = || made.find(0, wanted(limit), || policy(limit)).expect("it is allowed");
+                let find = || made.find(RULE, wanted(limit), || policy(limit)).expect("it is allowed");
                 let threads = [scope.spawn(find), scope.spawn(find), scope.spawn(find)];
                 threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
             });

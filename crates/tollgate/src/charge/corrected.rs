@@ -1,0 +1,42 @@
+//! The charges of a request that are corrected later.
+
+use std::sync::Arc;
+
+use super::{ByResponse, Charge, GrantStamp, Settler};
+use crate::plan::{Ask, Plan};
+
+/// The charges of a request that passes, of each rule that corrects them.
+pub(crate) struct Corrected {
+    /// Those of handlers.
+    pub(crate) reserved: Vec<Charge>,
+    pub(crate) by_response: ByResponse,
+}
+
+impl Corrected {
+    /// Opens them. `granted` is what a store granted for the ask at a place.
+    pub(crate) fn open(
+        settler: &Arc<dyn Settler>,
+        plan: &Plan,
+        asks: &[Ask],
+        granted: impl Fn(usize) -> Option<GrantStamp>,
+    ) -> Corrected {
+        let mut corrected = Corrected { reserved: Vec::new(), by_response: ByResponse::default() };
+        for number in plan.correcting() {
+            let charge = match asks.iter().position(|ask| plan.rule_of(&ask.policy) == *number) {
+                Some(at) => {
+                    let Ask { policy, key, cost } = &asks[at];
+                    Charge::new(settler, policy.clone(), Some(key.clone()), *cost, granted(at))
+                }
+                None => Charge::new(settler, (*number).into(), None, 0, None),
+            };
+            let rule = plan.rule(*number);
+            if let Some(of_response) = rule.of_response() {
+                corrected.by_response.add(charge.clone(), of_response);
+            }
+            if rule.reserves() {
+                corrected.reserved.push(charge);
+            }
+        }
+        corrected
+    }
+}

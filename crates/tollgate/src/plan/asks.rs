@@ -1,0 +1,130 @@
+//! What a request asks of the policies of a plan.
+
+use smallvec::SmallVec;
+use std::time::Duration;
+use tollgate_core::{Key, Policy};
+
+use super::made_policies::WantedPolicy;
+use super::path_index::RuleNumbers;
+use super::{Plan, PolicyNumber, PolicyRef, RuleNumber};
+use crate::extract::{Head, received};
+use crate::reason::Reason;
+use crate::rule::MissingKey;
+
+/// What a request asks of one policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) policy: PolicyRef,
+    pub(crate) key: Key,
+    pub(crate) cost: u64,
+}
+
+/// What a request asks of the policies that apply to it, in their order.
+pub(crate) type Asks = SmallVec<[Ask; 4]>;
+
+impl Plan {
+    /// What a request asks of the only enforced rule, if that rule is only a key and finds one.
+    /// Through [`Plan::ask`], a request costs 1.16 × with fields and 1.6 × without (peers, allowed,
+    /// hot).
+    #[inline]
+    pub(crate) fn lone(&self, head: &Head<'_>) -> Option<Ask> {
+        if !self.needs.lone_key {
+            return None;
+        }
+        let key = self.rules[0].rule.find(head)?;
+        (!key.is_empty()).then_some(Ask { policy: RuleNumber(0).into(), key, cost: 1 })
+    }
+
+    /// What a request asks of each enforced rule. Or the number of the first rule that refuses it
+    /// because it has no key, and why it has none. `supports` says whether the store can enforce a
+    /// policy.
+    pub(crate) fn ask(
+        &self,
+        head: &Head<'_>,
+        supports: impl Fn(&Policy) -> bool,
+    ) -> Result<Asks, (RuleNumber, Reason)> {
+        let mut asks = Asks::new();
+        let ask = |rule| {
+            let ask = self.ask_of(rule, head, &supports);
+            asks.extend(ask.map_err(|reason| (rule, reason))?);
+            Ok(())
+        };
+        match self.that_may_apply(head) {
+            None => self.enforced().try_for_each(ask)?,
+            Some(rules) => rules.into_iter().take_while(|rule| !self.is_shadow(*rule)).try_for_each(ask)?,
+        }
+        Ok(self.with_blocks(asks))
+    }
+
+    /// The rules in shadow that may apply to a request.
+    pub(crate) fn in_shadow(&self, head: &Head<'_>) -> RuleNumbers {
+        match self.that_may_apply(head) {
+            None => (self.enforced..self.rules.len()).map(RuleNumber).collect(),
+            Some(rules) => rules.into_iter().filter(|rule| self.is_shadow(*rule)).collect(),
+        }
+    }
+
+    /// The rules that may apply to a request. `None` if all may.
+    fn that_may_apply(&self, head: &Head<'_>) -> Option<RuleNumbers> {
+        self.by_path.as_ref().map(|index| index.find(received(head).path()))
+    }
+
+    /// What a request asks of the rule with this number, if the rule applies to it. Or why it has
+    /// no key.
+    #[inline]
+    pub(crate) fn ask_of(
+        &self,
+        number: RuleNumber,
+        head: &Head<'_>,
+        supports: impl Fn(&Policy) -> bool,
+    ) -> Result<Option<Ask>, Reason> {
+        let planned = &self.rules[number.0];
+        let rule = &planned.rule;
+        if rule.is_exempt(head) {
+            return Ok(None);
+        }
+        let key = match rule.key_or_else(rule.find(head)) {
+            Ok(key) => key,
+            Err(MissingKey::Skip) => return Ok(None),
+            Err(_) => return Err(rule.why_missing(head)),
+        };
+        let made =
+            rule.quota_of(head, &key).zip(planned.made.as_ref()).and_then(|((quota, leaves), made)| {
+                let wanted = WantedPolicy { quota, leaves };
+                made.find(number, wanted, || rule.with_quota(quota, leaves).filter(&supports))
+            });
+        let policy = match (made, rule.variant(head, &key)) {
+            (Some(made), _) => PolicyRef::Made(made),
+            (None, Some(variant)) => PolicyRef::Numbered(PolicyNumber(planned.first_variant + variant)),
+            (None, None) => number.into(),
+        };
+        let cost = rule.cost_of(head, self.policy(&policy));
+        Ok(Some(Ask { policy, key, cost }))
+    }
+
+    /// Adds what is asked of blocks, behind all others: observers and charges find a rule by the
+    /// first ask that is of it.
+    pub(crate) fn with_blocks(&self, mut asks: Asks) -> Asks {
+        if !self.needs.blocks {
+            return asks;
+        }
+        let block = |ask: &Ask| {
+            let block = self.rules[self.rule_of(&ask.policy).0].block.filter(|_| ask.cost > 0)?;
+            Some(Ask { policy: PolicyRef::Numbered(block), key: ask.key.clone(), cost: 1 })
+        };
+        let blocks: Asks = asks.iter().filter_map(block).collect();
+        asks.extend(blocks);
+        asks
+    }
+
+    /// How long each ask may wait for its slot, if any may. `deadline` is that of the caller.
+    pub(crate) fn waits(&self, asks: &[Ask], deadline: Option<Duration>) -> Option<SmallVec<[Duration; 4]>> {
+        let deadline = deadline.unwrap_or(Duration::MAX);
+        let wait = |ask: &Ask| match self.policy(&ask.policy).is_in_flight() {
+            true => self.rule(self.rule_of(&ask.policy)).wait().min(deadline),
+            false => Duration::ZERO,
+        };
+        let waits: SmallVec<[Duration; 4]> = asks.iter().map(wait).collect();
+        waits.iter().any(|wait| !wait.is_zero()).then_some(waits)
+    }
+}
