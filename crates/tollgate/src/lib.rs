@@ -165,6 +165,7 @@ pub mod watch;
 
 mod answer;
 mod blocks;
+mod cold;
 mod denial;
 mod ending;
 mod fields;

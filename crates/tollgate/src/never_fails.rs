@@ -1,5 +1,12 @@
 //! Which stores a layer or a limiter accepts.
 
+use std::convert::Infallible;
+
+use tollgate_core::{BoxStore, Store};
+
+/// A store that never fails, without its type: for what no request waits for.
+pub(crate) type ColdStore = BoxStore<Infallible>;
+
 /// An error that cannot happen: the error of a store that a layer or a limiter accepts.
 ///
 /// A store in memory never fails. A store over a network can, and needs a
@@ -13,9 +20,13 @@
             `.circuit_breaker(..)` spares them that wait",
     note = "these are methods of the trait `tollgate::StoreExt`"
 )]
-pub trait NeverFails: sealed::Sealed + Send + 'static {
+pub trait NeverFails: sealed::Sealed + Sized + Send + 'static {
     /// Converts an error that cannot exist into any type.
     fn never<T>(self) -> T;
+
+    /// A store with this error, without its type.
+    #[doc(hidden)]
+    fn without_type<S: Store<Error = Self>>(store: S) -> BoxStore<Infallible>;
 }
 
 mod sealed {
@@ -28,5 +39,9 @@ mod sealed {
 impl NeverFails for std::convert::Infallible {
     fn never<T>(self) -> T {
         match self {}
+    }
+
+    fn without_type<S: Store<Error = Self>>(store: S) -> BoxStore<Infallible> {
+        BoxStore::new(store)
     }
 }

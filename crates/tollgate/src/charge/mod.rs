@@ -13,14 +13,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{Key, Settled};
 
+use crate::cold::Cold;
 use crate::denial::Denial;
 use crate::ending::Home;
 use crate::plan::PolicyRef;
 
 pub(crate) use by_response::{ByResponse, ByTrailers};
 pub(crate) use corrected::Corrected;
-pub(crate) use reservation::{GrantStamp, Reservation};
-pub(crate) use settler::{CorrectionTask, Settler, SettlerFuture};
+pub(crate) use reservation::GrantStamp;
+use reservation::Reservation;
+pub(crate) use settler::CorrectionTask;
 
 pub use crate::rule::response_head::ResponseHead;
 
@@ -67,7 +69,7 @@ pub use crate::rule::response_head::ResponseHead;
 pub struct Charge(Arc<Shared>);
 
 struct Shared {
-    settler: Arc<dyn Settler>,
+    cold: Cold,
     /// The number of the policy.
     policy: PolicyRef,
     /// `None` if the rule did not apply to the request: nothing is charged.
@@ -81,14 +83,14 @@ impl Charge {
     /// A charge of `units` for a key. `granted` identifies them in the store that granted them, if
     /// it is known that one did. Without a key, the rule did not apply.
     pub(crate) fn new(
-        settler: &Arc<dyn Settler>,
+        cold: &Cold,
         policy: PolicyRef,
         key: Option<Key>,
         units: u64,
         granted: Option<GrantStamp>,
     ) -> Charge {
         Charge(Arc::new(Shared {
-            settler: Arc::clone(settler),
+            cold: cold.clone(),
             policy,
             key,
             reservation: Mutex::new(Some(Reservation::new(units, granted))),
@@ -98,7 +100,7 @@ impl Charge {
 
     /// Returns the name of the policy.
     pub fn policy(&self) -> &str {
-        self.0.settler.policy(&self.0.policy).name()
+        self.0.cold.plan.policy(&self.0.policy).name()
     }
 
     /// Returns the units that were reserved: the estimate and its extensions. 0 once it is settled,
@@ -136,11 +138,11 @@ impl Charge {
     /// # Errors
     /// A [`Denial`] of this policy, under which nothing was charged.
     pub async fn extend(&self, units: u64) -> Result<(), Denial> {
-        let Shared { settler, policy, key, .. } = &*self.0;
+        let Shared { cold, policy, key, .. } = &*self.0;
         let Some(key) = key.as_ref().filter(|_| units > 0) else { return Ok(()) };
-        let granted = settler.extend(policy, key, units).await?;
+        let granted = cold.extend(policy, key, units).await?;
         if let Some(reservation) = &mut *self.0.reservation() {
-            reservation.extend(settler.policy(policy), units, granted);
+            reservation.extend(cold.plan.policy(policy), units, granted);
         }
         Ok(())
     }
@@ -189,7 +191,7 @@ impl Shared {
     }
 
     fn settle(&self, reservation: Reservation, total: u64) -> settler::Correction {
-        settler::start(&self.settler, self.policy.clone(), self.key.clone(), reservation, total, &self.home)
+        settler::start(&self.cold, self.policy.clone(), self.key.clone(), reservation, total, &self.home)
     }
 }
 
@@ -198,7 +200,7 @@ impl Drop for Shared {
         let Some(reservation) = self.take() else { return };
         match reservation.used() {
             Some(used) => drop(self.settle(reservation, used).detach()),
-            None => settler::keep(&self.settler, self.policy.clone(), self.key.clone(), reservation),
+            None => settler::keep(&self.cold, self.policy.clone(), self.key.clone(), reservation),
         }
     }
 }

@@ -1,37 +1,41 @@
 //! Brings corrections of charges to their end, whether or not a caller waits for them.
 
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
+use std::slice;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tollgate_core::{Key, Policy, Settled};
+use tollgate_core::{Key, Reply, Settled, Store, Times};
 
 use super::reservation::{GrantStamp, Reservation};
+use crate::cold::Cold;
 use crate::denial::Denial;
 use crate::ending::{EndPhase, Home, within};
-use crate::plan::PolicyRef;
+use crate::plan::{Ask, PolicyRef};
+use crate::report::Report;
 
-pub(crate) type SettlerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// A limiter without the type of its store, which handlers do not know.
-pub(crate) trait Settler: Send + Sync + 'static {
-    /// The policy with this number.
-    fn policy<'a>(&'a self, policy: &'a PolicyRef) -> &'a Policy;
-
-    /// Charges more units. `None` if a failure policy let them pass.
-    fn extend<'a>(
-        &'a self,
-        policy: &'a PolicyRef,
-        key: &'a Key,
+impl Cold {
+    /// Charges more units. Other rules have decided about the request before. `None` if a failure
+    /// policy let them pass.
+    pub(super) async fn extend(
+        &self,
+        policy: &PolicyRef,
+        key: &Key,
         units: u64,
-    ) -> SettlerFuture<'a, Result<Option<GrantStamp>, Denial>>;
-
-    /// How long a caller waits for a correction, if there is a limit. The correction goes on.
-    fn wait_limit(&self) -> Option<Duration>;
+    ) -> Result<Option<GrantStamp>, Denial> {
+        let ask = Ask { policy: policy.clone(), key: key.clone(), cost: units };
+        let reply = self.store.acquire(&[self.plan.check(&ask)], Times::ONCE);
+        let since = if let Reply::Later(_) = reply { self.observers.now() } else { None };
+        let Ok(verdict) = reply.wait().await;
+        self.observers.verdict(&self.plan, slice::from_ref(&ask), &verdict, since);
+        if !verdict.is_granted() {
+            return Err(Denial::of(Report::new(&self.plan, [ask.policy], verdict)));
+        }
+        let share = verdict.share();
+        Ok(verdict.each().first().map(|status| GrantStamp { stamp: status.stamp(), share }))
+    }
 
     /// Corrects the grants of a reservation. A charge of more than was granted takes as long as the
     /// store does.
@@ -41,10 +45,28 @@ pub(crate) trait Settler: Send + Sync + 'static {
         key: &Key,
         reservation: &Reservation,
         total: u64,
-    ) -> SettlerFuture<'static, Settled>;
+    ) -> impl Future<Output = Settled> + Send + use<> {
+        let (grants, rest) = reservation.correction(self.plan.policy(policy), key, total);
+        let granted = grants.iter().fold(0_u64, |sum, grant| sum.saturating_add(grant.units));
+        let settled = (!grants.is_empty()).then(|| match rest > granted {
+            // No request waits for it, and what a stall makes late would be forgiven.
+            true => self.store.with_deadline(None).settle(&grants, rest),
+            false => self.store.settle(&grants, rest),
+        });
+        async move {
+            match settled {
+                Some(settled) => {
+                    let Ok(settled) = settled.await;
+                    settled
+                }
+                None => Settled::default(),
+            }
+        }
+    }
 
-    /// Shows observers how a charge has ended.
-    fn show(&self, policy: &PolicyRef, settled: Settled);
+    fn show_settled(&self, policy: &PolicyRef, settled: Settled) {
+        self.observers.settled(&self.plan, policy, settled);
+    }
 }
 
 /// No correction waits longer than that for a store that does not answer.
@@ -64,7 +86,7 @@ pub(super) struct Correction {
 
 /// Starts to correct a reservation to `total`.
 pub(super) fn start(
-    settler: &Arc<dyn Settler>,
+    cold: &Cold,
     policy: PolicyRef,
     key: Option<Key>,
     reservation: Reservation,
@@ -73,10 +95,9 @@ pub(super) fn start(
 ) -> Correction {
     let Some(key) = key else { return Correction::done(Settled { forgiven: total, ..Settled::default() }) };
     // What is less than the estimate ends with the wait of the store.
-    let limit = settler.wait_limit().filter(|_| total > reservation.reserved());
-    let unanswered = unanswered(&**settler, &policy, &key, &reservation, total);
-    let mut open =
-        Unsettled { settler: Arc::clone(settler), policy, key, reservation, total, is_done: false };
+    let limit = cold.store.wait_limit().filter(|_| total > reservation.reserved());
+    let unanswered = unanswered(cold, &policy, &key, &reservation, total);
+    let mut open = Unsettled { cold: cold.clone(), policy, key, reservation, total, is_done: false };
     let ending = home.end(|| async move {
         // Dropped after that, it shows that it was not answered.
         within(LONGEST_CORRECTION, open.finish()).await.unwrap_or(unanswered)
@@ -85,15 +106,10 @@ pub(super) fn start(
 }
 
 /// Leaves a reservation as it is, and shows that to observers.
-pub(super) fn keep(
-    settler: &Arc<dyn Settler>,
-    policy: PolicyRef,
-    key: Option<Key>,
-    reservation: Reservation,
-) {
+pub(super) fn keep(cold: &Cold, policy: PolicyRef, key: Option<Key>, reservation: Reservation) {
     let Some(key) = key else { return };
     let total = reservation.reserved();
-    drop(Unsettled { settler: Arc::clone(settler), policy, key, reservation, total, is_done: false });
+    drop(Unsettled { cold: cold.clone(), policy, key, reservation, total, is_done: false });
 }
 
 impl Correction {
@@ -125,7 +141,7 @@ impl Correction {
 /// A reservation that is being settled. If this is dropped before the end, such as when its runtime
 /// has stopped, observers hear that it was not answered.
 struct Unsettled {
-    settler: Arc<dyn Settler>,
+    cold: Cold,
     policy: PolicyRef,
     key: Key,
     reservation: Reservation,
@@ -135,10 +151,10 @@ struct Unsettled {
 
 impl Unsettled {
     async fn finish(&mut self) -> Settled {
-        let Unsettled { settler, policy, key, reservation, total, .. } = &*self;
-        let corrected = settler.settle(policy, key, reservation, *total).await;
+        let Unsettled { cold, policy, key, reservation, total, .. } = &*self;
+        let corrected = cold.settle(policy, key, reservation, *total).await;
         let settled = reservation.settled(*total, corrected);
-        settler.show(policy, settled);
+        cold.show_settled(policy, settled);
         self.is_done = true;
         settled
     }
@@ -147,20 +163,14 @@ impl Unsettled {
 impl Drop for Unsettled {
     fn drop(&mut self) {
         if !self.is_done {
-            let Unsettled { settler, policy, key, reservation, total, .. } = self;
-            settler.show(policy, unanswered(&**settler, policy, key, reservation, *total));
+            let Unsettled { cold, policy, key, reservation, total, .. } = self;
+            cold.show_settled(policy, unanswered(cold, policy, key, reservation, *total));
         }
     }
 }
 
 /// What becomes of a correction that is not answered.
-fn unanswered(
-    settler: &dyn Settler,
-    policy: &PolicyRef,
-    key: &Key,
-    reservation: &Reservation,
-    total: u64,
-) -> Settled {
-    let (grants, rest) = reservation.correction(settler.policy(policy), key, total);
+fn unanswered(cold: &Cold, policy: &PolicyRef, key: &Key, reservation: &Reservation, total: u64) -> Settled {
+    let (grants, rest) = reservation.correction(cold.plan.policy(policy), key, total);
     reservation.settled(total, Settled::unanswered(&grants, rest))
 }

@@ -14,7 +14,7 @@ use super::Slot;
 use super::held::{Claim, HeldSlot, Keeper, RenewalPlace};
 use super::releases::{Listener, OnItsWay, Releases, Releasing};
 use crate::ending::{Home, within};
-use crate::never_fails::NeverFails;
+use crate::never_fails::ColdStore;
 use crate::plan::{Ask, Plan};
 use crate::table::digest::{Digest, Secret};
 use crate::time::timer_now;
@@ -30,12 +30,11 @@ const LATE_LOOKS: u32 = 3;
 const RENEW_AFTER: u32 = 3;
 
 /// Claims, renews and releases slots in a store.
-pub(crate) struct SlotBook<S> {
-    plan: Arc<Plan>,
-    store: S,
+pub(crate) struct SlotBook {
+    store: ColdStore,
     secret: Secret,
     releases: Releases,
-    renewals: Arc<Mutex<Renewals>>,
+    renewals: Mutex<Renewals>,
 }
 
 /// The slots that are to be renewed, the next first.
@@ -51,66 +50,51 @@ struct Renewals {
     looked: Option<Instant>,
 }
 
-impl<S> SlotBook<S> {
+impl SlotBook {
     fn renewals(&self) -> MutexGuard<'_, Renewals> {
         self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<S: Store<Error: NeverFails>> SlotBook<S> {
-    /// Those of a plan, if a policy of it is for requests in flight.
-    pub(crate) fn new(plan: &Arc<Plan>, store: &S) -> Option<Arc<SlotBook<S>>> {
+impl SlotBook {
+    pub(crate) fn new(store: &ColdStore) -> SlotBook {
         let renewals =
-            Renewals { pause: pause(plan)?, due: BTreeMap::new(), latest: 0, task: 0, looked: None };
-        Some(Arc::new(SlotBook {
-            plan: Arc::clone(plan),
+            Renewals { pause: Duration::MAX, due: BTreeMap::new(), latest: 0, task: 0, looked: None };
+        SlotBook {
             // A release and a renewal are worth something however late they are answered.
             store: store.with_deadline(None),
             secret: Secret::random(),
             releases: Releases::default(),
-            renewals: Arc::new(Mutex::new(renewals)),
-        }))
-    }
-
-    /// A book of the same slots for another plan.
-    pub(crate) fn replaced(&self, plan: &Arc<Plan>) -> Arc<SlotBook<S>> {
-        let mut renewals = self.renewals();
-        if let Some(pause) = pause(plan).filter(|pause| *pause < renewals.pause) {
-            renewals.pause = pause;
-            // The next claim starts a task that looks as often.
-            renewals.looked = None;
+            renewals: Mutex::new(renewals),
         }
-        drop(renewals);
-        Arc::new(SlotBook {
-            plan: Arc::clone(plan),
-            store: self.store.clone(),
-            secret: self.secret.clone(),
-            releases: self.releases.clone(),
-            renewals: Arc::clone(&self.renewals),
-        })
     }
 
-    fn digest(&self, ask: &Ask) -> Digest {
-        self.secret.digest(self.plan.policy(&ask.policy).numbers().scope_hash(), ask.key.as_encoded())
+    fn digest(&self, plan: &Plan, ask: &Ask) -> Digest {
+        self.secret.digest(plan.policy(&ask.policy).numbers().scope_hash(), ask.key.as_encoded())
     }
 
     /// What a verdict granted of slots. `asked` is when the store was asked, since a time to live
     /// begins after that. A failure policy grants none.
-    pub(crate) fn held(self: &Arc<Self>, asks: &[Ask], verdict: &Verdict, asked: Instant) -> Slot {
+    pub(crate) fn held(
+        self: &Arc<Self>,
+        plan: &Arc<Plan>,
+        asks: &[Ask],
+        verdict: &Verdict,
+        asked: Instant,
+    ) -> Slot {
         let mut slot = Slot::default();
         if !verdict.is_granted() {
             return slot;
         }
         for (ask, status) in asks.iter().zip(verdict.each()) {
-            let policy = self.plan.policy(&ask.policy);
-            if !policy.is_in_flight() || ask.cost == 0 {
+            if !plan.is_slot(ask) || ask.cost == 0 {
                 continue;
             }
             let claim = Claim {
-                plan: Arc::clone(&self.plan),
+                plan: Arc::clone(plan),
                 policy: ask.policy.clone(),
                 key: ask.key.clone(),
-                digest: self.digest(ask),
+                digest: self.digest(plan, ask),
                 stamp: status.stamp(),
                 share: verdict.share(),
             };
@@ -126,14 +110,14 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
     }
 
     /// The releases that are on their way of what is asked.
-    pub(crate) fn releasing(&self, asks: &[Ask]) -> Option<Releasing> {
-        let in_flight = asks.iter().filter(|ask| self.plan.policy(&ask.policy).is_in_flight());
-        self.releases.on_their_way(in_flight.map(|ask| self.digest(ask)))
+    pub(crate) fn releasing(&self, plan: &Plan, asks: &[Ask]) -> Option<Releasing> {
+        let in_flight = asks.iter().filter(|ask| plan.is_slot(ask));
+        self.releases.on_their_way(in_flight.map(|ask| self.digest(plan, ask)))
     }
 
     /// Hears of releases of what is asked by this process.
-    pub(crate) fn listen(&self, ask: &Ask) -> Listener {
-        self.releases.listen(self.digest(ask))
+    pub(crate) fn listen(&self, plan: &Plan, ask: &Ask) -> Listener {
+        self.releases.listen(self.digest(plan, ask))
     }
 
     /// Notes that a slot is to be renewed, a part of its time to live after it was `asked` for.
@@ -145,6 +129,12 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
             return;
         }
         renewals.due.insert(place, Arc::downgrade(held));
+        let pause = held.claim.policy().quota().window() / LOOKS;
+        if pause < renewals.pause {
+            // A task that looks as often takes over.
+            renewals.pause = pause;
+            renewals.looked = None;
+        }
         // Its runtime may have stopped, or nothing may drive it.
         let pause = renewals.pause;
         let is_late = |looked: Instant| looked + LATE_LOOKS * pause < timer_now();
@@ -198,7 +188,7 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
         let grants: Vec<Grant<'_>> = held.iter().map(|held| held.claim.grant()).collect();
         let unanswered = UnansweredRenewals { held: Mutex::new(due.into_iter().map(Some).collect()), sent };
         let renewed = self.store.renew(&grants, Arc::new(move |at, renewal| unanswered.answer(at, renewal)));
-        tokio::spawn(async move { renewed.await.unwrap_or_else(NeverFails::never) });
+        tokio::spawn(renewed);
     }
 
     /// Ends all slots that have a time to live, and waits until the store has answered each release
@@ -210,12 +200,6 @@ impl<S: Store<Error: NeverFails>> SlotBook<S> {
             releasing.answered().await;
         }
     }
-}
-
-/// The time between two looks for the slots of a plan.
-fn pause(plan: &Plan) -> Option<Duration> {
-    let ttls = plan.policies().filter_map(|policy| policy.ttl());
-    Some(ttls.min()? / LOOKS)
 }
 
 /// The time after which a slot is renewed.
@@ -255,12 +239,12 @@ impl Drop for UnansweredRenewals {
 }
 
 /// The task that renews slots, as long as there are any.
-struct RenewalTask<S> {
-    slots: Arc<SlotBook<S>>,
+struct RenewalTask {
+    slots: Arc<SlotBook>,
     number: u64,
 }
 
-impl<S: Store<Error: NeverFails>> RenewalTask<S> {
+impl RenewalTask {
     async fn run(self) {
         while let Some(pause) = self.slots.renew_due(self.number) {
             sleep(pause).await;
@@ -268,7 +252,7 @@ impl<S: Store<Error: NeverFails>> RenewalTask<S> {
     }
 }
 
-impl<S> Drop for RenewalTask<S> {
+impl Drop for RenewalTask {
     /// If its runtime stops, the next claim starts another one.
     fn drop(&mut self) {
         let mut renewals = self.slots.renewals();
@@ -278,7 +262,7 @@ impl<S> Drop for RenewalTask<S> {
     }
 }
 
-impl<S: Store<Error: NeverFails>> Keeper for SlotBook<S> {
+impl Keeper for SlotBook {
     fn announce(&self, claim: &Claim) -> OnItsWay {
         self.releases.announce(claim.digest)
     }
@@ -300,7 +284,7 @@ impl<S: Store<Error: NeverFails>> Keeper for SlotBook<S> {
     }
 }
 
-impl<S> fmt::Debug for SlotBook<S> {
+impl fmt::Debug for SlotBook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SlotBook(..)")
     }

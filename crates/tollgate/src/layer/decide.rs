@@ -19,11 +19,11 @@ use super::live::Live;
 use super::shared::LayerShared;
 use crate::answer::Protocol;
 use crate::answer::body::{Ending, ResponseBody};
-use crate::charge::{ByResponse, Charges, Corrected, GrantStamp, Settler};
+use crate::charge::{ByResponse, Charges, Corrected, GrantStamp};
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::fields::{Written, number};
-use crate::in_flight::{HeldUntilDropped, Slot, SlotBook};
+use crate::in_flight::{HeldUntilDropped, Slot};
 use crate::limiter::Permit;
 use crate::limiter::asking::{Asking, Claimed};
 use crate::limiter::queue_place::QueuePlace;
@@ -37,7 +37,7 @@ pub(crate) enum Next<S: Store> {
     /// The inner service gets it.
     Pass(Extras),
     /// The inner service gets it after this time.
-    Delay(Duration, QueuePlace<S>, Extras),
+    Delay(Duration, QueuePlace, Extras),
     /// It is refused. `None` if no store was asked.
     Refuse(Denial, Option<Written>),
     /// The store has not answered yet. If there are observers, with the time when it was asked.
@@ -146,11 +146,11 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
             };
             &several
         };
-        let may_delay = decider.plan.needs().delays || decider.has_slots();
+        let may_delay = decider.plan.needs().delays || decider.plan.needs().slots;
         let deadline =
             if may_delay { deadline(head.headers(), self.options.deadline.as_ref()) } else { None };
-        if let Some(slots) = decider.slots_of(asks) {
-            return self.claim(waiting, request, live, slots, asks, deadline);
+        if decider.claims(asks) {
+            return self.claim(waiting, request, live, asks, deadline);
         }
         match decider.acquire(asks, Times::ONCE, deadline) {
             Reply::Now(Ok(ref verdict)) => self.after(request, asks, verdict, None, Slot::default()),
@@ -165,7 +165,6 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         waiting: Option<Waiting>,
         request: &mut Request<B>,
         live: &Arc<Live<S>>,
-        slots: &Arc<SlotBook<S>>,
         asks: &[Ask],
         deadline: Option<Duration>,
     ) -> Next<S> {
@@ -177,7 +176,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
                 Box::pin(async move { decider.claim_in_turn(asked, waits, deadline, waiting, latest).await });
             return Next::Queue(claim, asks.into(), Arc::clone(live));
         }
-        match decider.claim(slots, asks, deadline) {
+        match decider.claim(asks, deadline) {
             Reply::Now((verdict, slot)) => self.after(request, asks, &verdict, None, slot),
             Reply::Later(claim) => Next::Ask(Asking::Claim(claim), asks.into(), decider.waits_since()),
         }
@@ -209,7 +208,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         }
         // After the charges are opened, which are settled even if a closure in shadow panics.
         if !self.options.is_off {
-            self.limiter.shadow.ask(decider, &Head::from(&*request));
+            decider.ask_in_shadow(&Head::from(&*request));
         }
         if verdict.delay().is_zero() {
             return Next::Pass(extras);
@@ -243,8 +242,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
             let granted = |at: usize| {
                 Some(GrantStamp { stamp: verdict.each().get(at)?.stamp(), share: verdict.share() })
             };
-            let settler: Arc<dyn Settler> = Arc::new(decider.clone());
-            let charges = Corrected::open(&settler, &decider.plan, asks, granted);
+            let charges = Corrected::open(&decider.cold(), asks, granted);
             if !charges.reserved.is_empty() {
                 request.extensions_mut().get_or_insert_default::<Charges>().extend(charges.reserved);
             }

@@ -52,7 +52,7 @@ where
     /// Waits for slots in a queue.
     Queued(Box<QueuedRequest<Svc, S, ReqBody>>),
     /// Waits for the place that a leaky bucket reserved.
-    Delayed(Pin<Box<Delayed<Svc, S, ReqBody>>>),
+    Delayed(Pin<Box<Delayed<Svc, ReqBody>>>),
     /// The inner service has the request.
     Passed {
         #[pin]
@@ -82,10 +82,10 @@ struct QueuedRequest<Svc, S, ReqBody> {
 }
 
 #[pin_project]
-struct Delayed<Svc, S: Store, ReqBody> {
+struct Delayed<Svc, ReqBody> {
     #[pin]
     sleep: Sleep,
-    place: QueuePlace<S>,
+    place: QueuePlace,
     call: WaitingCall<Svc, Request<ReqBody>>,
     extras: Extras,
 }

@@ -1,76 +1,12 @@
-//! How keys are blocked: by themselves after many denials, and by operators.
+//! How operators block keys.
 
 use std::time::Duration;
 
-use tollgate_core::{Check, Key, Policy, Share, Store, Times, Wait};
+use tollgate_core::{Key, Store};
 
-use super::decider::Decider;
 use super::{Limiter, RequestLimiter};
-use crate::denial::Denial;
-use crate::ending::Home;
 use crate::never_fails::NeverFails;
-use crate::plan::{Ask, RuleNumber};
-use crate::reason::Reason;
 use crate::setup_error::{SetupError, or_panic};
-
-impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// Counts a denial that a caller gets, and blocks the key if it was one too many.
-    pub(crate) fn count(&self, denial: &Denial, asks: &[Ask]) {
-        let Some(counts) = &self.denials else { return };
-        // A block that goes on is no new denial.
-        if denial.reason() != Reason::QuotaExceeded {
-            return;
-        }
-        for ask in denial.violated_at().filter_map(|at| asks.get(at)) {
-            let rule = self.plan.rule_of(&ask.policy);
-            if counts.count(self.plan.own(rule), &ask.key) {
-                self.start_soon(rule, ask.key.clone(), denial.report().share());
-            }
-        }
-    }
-
-    /// Starts a block by a rule in the store that denied. No caller waits for it.
-    fn start_soon(&self, rule: RuleNumber, key: Key, share: Option<Share>) {
-        let decider = self.clone();
-        Home::here().end(|| async move { decider.start(rule, &key, share).await });
-    }
-
-    /// Starts a block by a rule, which must block keys. Observers see whether it did, unless one
-    /// goes on.
-    async fn start(&self, rule: RuleNumber, key: &Key, share: Option<Share>) {
-        let Some(block) = self.plan.block_of(rule) else { return };
-        let start = self.store.block(block, key, share).await.unwrap_or_else(NeverFails::never);
-        self.observers.block(&self.plan, rule, start);
-    }
-
-    /// The number of the policy with this name, and the policy that refuses its blocked keys.
-    fn block_named(&self, policy: &str) -> Result<(RuleNumber, &Policy), SetupError> {
-        let number = self.plan.number_of(policy)?;
-        let block = self.plan.block_of(number).ok_or_else(|| SetupError::NoBlocks(policy.to_owned()))?;
-        Ok((number, block))
-    }
-
-    async fn try_block(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
-        let (number, _) = self.block_named(policy)?;
-        self.start(number, key, None).await;
-        Ok(())
-    }
-
-    async fn try_unblock(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
-        let (_, block) = self.block_named(policy)?;
-        self.store.reset(key, &[block]).await.unwrap_or_else(NeverFails::never);
-        Ok(())
-    }
-
-    async fn try_blocked(&self, policy: &str, key: &Key) -> Result<Option<Duration>, SetupError> {
-        let check = Check::new(self.block_named(policy)?.1, key, 1);
-        let verdict = self.store.acquire(&[check], Times::LOOK).wait().await;
-        Ok(match verdict.unwrap_or_else(NeverFails::never).wait() {
-            Wait::For(wait) => Some(wait),
-            Wait::None | Wait::Never => None,
-        })
-    }
-}
 
 impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// Blocks `key` now, for the time of [`Policy::block_after`]. A block that goes on ends when it
@@ -105,7 +41,7 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// [`SetupError::UnknownPolicy`] if there is no policy of that name, and
     /// [`SetupError::NoBlocks`] if it blocks no keys.
     pub async fn try_block(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
-        self.decider.try_block(policy, key).await
+        self.decider.cold().block(policy, key).await
     }
 
     /// Lifts the block of `key`. What it has used stays, and so do denials that were counted since
@@ -122,7 +58,7 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// # Errors
     /// Those of [`Limiter::try_block`].
     pub async fn try_unblock(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
-        self.decider.try_unblock(policy, key).await
+        self.decider.cold().unblock(policy, key).await
     }
 
     /// Returns for how much longer `key` is blocked. `None` if it is not, or if the store fails.
@@ -138,7 +74,7 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// # Errors
     /// Those of [`Limiter::try_block`].
     pub async fn try_blocked(&self, policy: &str, key: &Key) -> Result<Option<Duration>, SetupError> {
-        self.decider.try_blocked(policy, key).await
+        self.decider.cold().blocked(policy, key).await
     }
 }
 
@@ -158,7 +94,7 @@ impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
     /// # Errors
     /// Those of [`Limiter::try_block`].
     pub async fn try_block(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
-        self.decider.try_block(policy, key).await
+        self.decider.cold().block(policy, key).await
     }
 
     /// Lifts the block of `key`: see [`Limiter::unblock`].
@@ -174,7 +110,7 @@ impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
     /// # Errors
     /// Those of [`Limiter::try_block`].
     pub async fn try_unblock(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
-        self.decider.try_unblock(policy, key).await
+        self.decider.cold().unblock(policy, key).await
     }
 
     /// Returns for how much longer `key` is blocked: see [`Limiter::blocked`].
@@ -190,6 +126,6 @@ impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
     /// # Errors
     /// Those of [`Limiter::try_block`].
     pub async fn try_blocked(&self, policy: &str, key: &Key) -> Result<Option<Duration>, SetupError> {
-        self.decider.try_blocked(policy, key).await
+        self.decider.cold().blocked(policy, key).await
     }
 }

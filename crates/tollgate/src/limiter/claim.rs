@@ -12,7 +12,7 @@ use tollgate_core::{Reply, Store, Times, Verdict, Wait};
 use super::asking::{Asking, ClaimFuture, Claimed};
 use super::decider::Decider;
 use crate::ending::Home;
-use crate::in_flight::{Slot, SlotBook};
+use crate::in_flight::Slot;
 use crate::never_fails::NeverFails;
 use crate::plan::{Ask, Asks};
 use crate::time::{YEAR, timer_now};
@@ -26,16 +26,13 @@ const CLAIMS_LOOK: Duration = Duration::from_millis(10);
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Asks the store, for a caller that waits until `deadline` at the longest.
     pub(super) fn ask(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Claimed, Asking<S>> {
-        match self.slots_of(asks) {
-            Some(slots) => asking(self.claim(slots, asks, deadline)),
-            None => self.ask_once(asks, deadline),
-        }
+        if self.claims(asks) { asking(self.claim(asks, deadline)) } else { self.ask_once(asks, deadline) }
     }
 
     /// [`Decider::ask`] for a caller that listens to releases itself.
     pub(super) fn ask_once(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Claimed, Asking<S>> {
-        if let Some(slots) = self.slots_of(asks) {
-            return asking(self.claim_once(slots, asks, deadline));
+        if self.claims(asks) {
+            return asking(self.claim_once(asks, deadline));
         }
         match self.acquire(asks, Times::ONCE, deadline) {
             Reply::Now(answer) => Reply::Now((answer.unwrap_or_else(NeverFails::never), Slot::default())),
@@ -43,24 +40,16 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// Whether a policy is for requests in flight.
+    /// Whether a slot is asked for.
     #[inline]
-    pub(crate) fn has_slots(&self) -> bool {
-        self.slots.is_some()
-    }
-
-    /// Where slots are claimed, if one is asked for.
-    #[inline]
-    pub(crate) fn slots_of(&self, asks: &[Ask]) -> Option<&Arc<SlotBook<S>>> {
-        let is_slot = |ask: &Ask| self.plan.policy(&ask.policy).is_in_flight();
-        self.slots.as_ref().filter(|_| asks.iter().any(is_slot))
+    pub(crate) fn claims(&self, asks: &[Ask]) -> bool {
+        self.plan.needs().slots && asks.iter().any(|ask| self.plan.is_slot(ask))
     }
 
     /// Releases the slots of this process: see `Limiter::give_back`.
     pub(super) async fn give_back(&self) {
-        let Some(slots) = &self.slots else { return };
-        slots.give_back().await;
-        while self.store.sent_claims().is_some_and(|claims| claims.unanswered() > 0) {
+        self.engine.slots.give_back().await;
+        while self.engine.store.sent_claims().is_some_and(|claims| claims.unanswered() > 0) {
             sleep(CLAIMS_LOOK).await;
         }
     }
@@ -68,23 +57,18 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Acquires a set with slots. If nothing but slots is lacking, and a release of this process
     /// was on its way, it is asked once more after that: a client is not refused for its own last
     /// request. All of this ends within the limits of the caller and of the store.
-    pub(crate) fn claim(
-        &self,
-        slots: &Arc<SlotBook<S>>,
-        asks: &[Ask],
-        deadline: Option<Duration>,
-    ) -> Reply<Claimed, ClaimFuture> {
-        let releasing = slots.releasing(asks);
+    pub(crate) fn claim(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Claimed, ClaimFuture> {
+        let releasing = self.engine.slots.releasing(&self.plan, asks);
         let begin = timer_now();
-        match (self.claim_once(slots, asks, deadline), releasing) {
+        match (self.claim_once(asks, deadline), releasing) {
             (Reply::Later(first), Some(releasing)) => {
-                let (decider, slots, asks) = (self.clone(), Arc::clone(slots), Asks::from(asks));
+                let (decider, asks) = (self.clone(), Asks::from(asks));
                 Reply::Later(Box::pin(async move {
                     let claimed = first.await;
                     if claimed.0.is_granted() || !decider.lacks_only_slots(&asks, &claimed.0) {
                         return claimed;
                     }
-                    let limits = [deadline, decider.store.wait_limit(), Some(YEAR)];
+                    let limits = [deadline, decider.engine.store.wait_limit(), Some(YEAR)];
                     let end = begin + limits.into_iter().flatten().min().unwrap_or(YEAR);
                     // Without an answer, the slot may still be free.
                     let _ = timeout_at(end.min(timer_now() + LONGEST_RELEASE), releasing.answered()).await;
@@ -92,7 +76,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                         return claimed;
                     }
                     let deadline = deadline.map(|deadline| deadline.saturating_sub(begin.elapsed()));
-                    let again = decider.claim_once(&slots, &asks, deadline).wait();
+                    let again = decider.claim_once(&asks, deadline).wait();
                     timeout_at(end, again).await.unwrap_or(claimed)
                 }))
             }
@@ -103,30 +87,26 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Whether each policy that refused is of requests in flight.
     fn lacks_only_slots(&self, asks: &[Ask], verdict: &Verdict) -> bool {
         let mut refused = asks.iter().zip(verdict.each()).filter(|(_, status)| status.wait() != Wait::None);
-        !verdict.each().is_empty() && refused.all(|(ask, _)| self.plan.policy(&ask.policy).is_in_flight())
+        !verdict.each().is_empty() && refused.all(|(ask, _)| self.plan.is_slot(ask))
     }
 
-    fn claim_once(
-        &self,
-        slots: &Arc<SlotBook<S>>,
-        asks: &[Ask],
-        deadline: Option<Duration>,
-    ) -> Reply<Claimed, ClaimFuture> {
+    fn claim_once(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Claimed, ClaimFuture> {
+        let Decider { engine, plan, .. } = self;
         let asked = timer_now();
         match self.acquire(asks, Times::ONCE, deadline) {
             Reply::Now(answer) => {
                 let verdict = answer.unwrap_or_else(NeverFails::never);
-                let slot = slots.held(asks, &verdict, asked);
+                let slot = engine.slots.held(plan, asks, &verdict, asked);
                 Reply::Now((verdict, slot))
             }
             Reply::Later(answer) => {
-                let (slots, asks) = (Arc::clone(slots), Asks::from(asks));
+                let (slots, plan, asks) = (Arc::clone(&engine.slots), Arc::clone(plan), Asks::from(asks));
                 let claim: ClaimFuture = Box::pin(async move {
                     let verdict = answer.await.unwrap_or_else(NeverFails::never);
-                    let slot = slots.held(&asks, &verdict, asked);
+                    let slot = slots.held(&plan, &asks, &verdict, asked);
                     (verdict, slot)
                 });
-                if self.store.sent_claims().is_some() {
+                if engine.store.sent_claims().is_some() {
                     return Reply::Later(claim);
                 }
                 Reply::Later(Box::pin(ToTheEnd { claim: Some(claim), home: Home::here() }))

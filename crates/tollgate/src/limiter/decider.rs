@@ -4,62 +4,54 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::{SmallVec, smallvec};
-use tollgate_core::{
-    Algorithm, Check, Key, Policy, Reply, Settled, Source, Store, Times, Timestamp, Verdict,
-};
+use smallvec::SmallVec;
+use tollgate_core::{Algorithm, Check, Key, Policy, Reply, Source, Store, Times, Timestamp, Verdict};
 
 use super::asking::{Asking, Claimed};
+use super::engine::Engine;
 use super::permit::Permit;
-use super::refusal::Refusal;
 use super::wait_queue::WaitQueues;
-use crate::blocks::DenialCounts;
+use crate::cold::Cold;
 use crate::denial::Denial;
-use crate::in_flight::{Slot, SlotBook};
+use crate::in_flight::Slot;
 use crate::memory::MemoryStore;
 use crate::never_fails::NeverFails;
 #[cfg(feature = "metrics")]
 use crate::observe::metrics::{LayerLimits, Metrics};
 use crate::observe::{Decision, Observe, Observers};
-use crate::plan::{Ask, Asks, Plan, PolicyRef, RuleNumber};
+use crate::plan::{Ask, Asks, Plan, RuleNumber};
 use crate::reason::Reason;
 use crate::report::Report;
+use crate::setup_error::SetupError;
 
-/// A plan, the store that decides by it, and who sees the decisions.
-#[derive(Clone, Debug)]
+/// An engine, the plan by which it decides, and who sees the decisions.
+#[derive(Debug)]
 pub(crate) struct Decider<S> {
+    pub(crate) engine: Arc<Engine<S>>,
     pub(crate) plan: Arc<Plan>,
-    pub(crate) store: S,
     pub(crate) observers: Observers,
-    pub(super) queues: WaitQueues<Refusal>,
-    pub(super) waits_for_store: bool,
-    /// `None` unless a policy is for requests in flight.
-    pub(super) slots: Option<Arc<SlotBook<S>>>,
-    /// `None` unless a policy blocks keys.
-    pub(super) denials: Option<Arc<DenialCounts>>,
+}
+
+impl<S> Clone for Decider<S> {
+    fn clone(&self) -> Decider<S> {
+        let Decider { engine, plan, observers } = self;
+        Decider { engine: Arc::clone(engine), plan: Arc::clone(plan), observers: observers.clone() }
+    }
 }
 
 impl Decider<MemoryStore> {
-    pub(super) fn new(plan: Plan, store: MemoryStore) -> Decider<MemoryStore> {
-        let plan = Arc::new(plan);
-        Decider {
-            slots: SlotBook::new(&plan, &store),
-            denials: plan.needs().blocks.then(|| Arc::new(DenialCounts::new())),
-            plan,
-            store,
-            observers: Observers::default(),
-            queues: WaitQueues::new(),
-            waits_for_store: true,
-        }
+    pub(super) fn new(plan: Plan) -> Decider<MemoryStore> {
+        let engine = Arc::new(Engine::new(MemoryStore::new(), true));
+        Decider { engine, plan: Arc::new(plan), observers: Observers::default() }
     }
 }
 
 impl<S> Decider<S> {
-    pub(super) fn with_store<T: Store<Error: NeverFails>>(self, store: T) -> Decider<T> {
-        let Decider { plan, observers, waits_for_store, denials, .. } = self;
-        let plan = plan.for_other_store();
-        let slots = SlotBook::new(&plan, &store);
-        Decider { plan, store, observers, queues: WaitQueues::new(), waits_for_store, slots, denials }
+    pub(super) fn try_store<T: Store<Error: NeverFails>>(self, store: T) -> Result<Decider<T>, SetupError> {
+        let engine = Arc::new(Engine::new(store, self.engine.waits_for_store));
+        let plan = self.plan.for_other_store();
+        engine.supports(&plan)?;
+        Ok(Decider { engine, plan, observers: self.observers })
     }
 
     pub(super) fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Decider<S> {
@@ -77,14 +69,24 @@ impl<S> Decider<S> {
         Decider { observers, ..self }
     }
 
-    pub(super) fn wait_for_store(self, wait: bool) -> Decider<S> {
-        Decider { queues: WaitQueues::new(), waits_for_store: wait, ..self }
+    pub(super) fn wait_for_store(self, wait: bool) -> Decider<S>
+    where
+        S: Clone,
+    {
+        let engine = Engine::clone(&self.engine);
+        let engine = Engine { queues: WaitQueues::new(), waits_for_store: wait, ..engine };
+        Decider { engine: Arc::new(engine), ..self }
     }
 
-    /// The same plan with the settings of a decider whose plan it replaces.
-    pub(super) fn with_settings_of(self, other: &Decider<S>) -> Decider<S> {
-        let observers = other.observers.of(&self.plan);
-        Decider { observers, waits_for_store: other.waits_for_store, queues: other.queues.clone(), ..self }
+    /// The same decider by another plan.
+    pub(super) fn by(&self, plan: Arc<Plan>) -> Decider<S> {
+        Decider { engine: Arc::clone(&self.engine), observers: self.observers.of(&plan), plan }
+    }
+
+    /// What acts where no request waits.
+    pub(crate) fn cold(&self) -> Cold {
+        let Decider { engine, plan, observers } = self;
+        Cold { store: engine.cold.clone(), plan: Arc::clone(plan), observers: observers.clone() }
     }
 
     /// Shows observers what was decided about a request that waited `since` then.
@@ -92,11 +94,6 @@ impl<S> Decider<S> {
     pub(crate) fn show(&self, asks: &[Ask], verdict: &Verdict, slot: &Slot, since: Option<Timestamp>) {
         self.observers.verdict(&self.plan, asks, verdict, since);
         slot.seen_by(&self.observers);
-    }
-
-    /// Shows observers how a charge of this policy has ended.
-    pub(super) fn show_settled(&self, policy: &PolicyRef, settled: Settled) {
-        self.observers.settled(&self.plan, policy, settled);
     }
 
     /// The time now, if there are observers, for a request that begins to wait.
@@ -124,25 +121,12 @@ impl<S> Decider<S> {
 }
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// Decides by another plan, on the same state.
-    pub(super) fn replaced(&self, plan: Plan) -> Decider<S> {
+    /// The same decider by the plan that replaces its own.
+    pub(super) fn replaced(&self, plan: Plan) -> Result<Decider<S>, SetupError> {
         let plan = Arc::new(plan.after(&self.plan));
-        let slots = match &self.slots {
-            // Also if no policy needs it any more: it releases what requests hold.
-            Some(slots) => Some(slots.replaced(&plan)),
-            None => SlotBook::new(&plan, &self.store),
-        };
-        let new_counts = || plan.needs().blocks.then(|| Arc::new(DenialCounts::new()));
-        Decider {
-            slots,
-            denials: self.denials.clone().or_else(new_counts),
-            observers: self.observers.of(&plan),
-            // Those who wait keep their places, and ask by the new rules.
-            queues: self.queues.clone(),
-            store: self.store.clone(),
-            waits_for_store: self.waits_for_store,
-            plan,
-        }
+        // Before observers and metrics change.
+        self.engine.supports(&plan)?;
+        Ok(self.by(plan))
     }
 
     /// Asks the store once, for a caller that waits until `deadline` at the longest.
@@ -155,9 +139,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     ) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
         match (asks, deadline) {
             ([], _) => Reply::Now(Ok(Verdict::without_statuses(times.max()).from_source(Source::Rule))),
-            ([ask], None) => {
-                self.store.acquire(&[Check::new(self.plan.policy(&ask.policy), &ask.key, ask.cost)], times)
-            }
+            ([ask], None) => self.engine.store.acquire(&[self.plan.check(ask)], times),
             _ => self.acquire_set(asks, times, deadline),
         }
     }
@@ -177,7 +159,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             .collect();
         let set: SmallVec<[Check<'_>; 4]> =
             asks.iter().zip(&policies).map(|(ask, policy)| Check::new(policy, &ask.key, ask.cost)).collect();
-        self.store.acquire(&set, times)
+        self.engine.store.acquire(&set, times)
     }
 
     /// Charges what is asked, for a caller that waits until `deadline` at the longest.
@@ -188,22 +170,16 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         decided.inspect_err(|denial| self.count(denial, &to_count))
     }
 
-    /// Whether denials are counted, for blocks.
-    pub(super) fn counts_denials(&self) -> bool {
-        self.denials.is_some()
-    }
-
     /// What was asked, if its denial may have to be counted.
     pub(super) fn to_count(&self, asks: &Asks) -> Asks {
-        if self.counts_denials() { asks.clone() } else { Asks::new() }
+        if self.plan.needs().blocks { asks.clone() } else { Asks::new() }
     }
 
-    /// Charges more units of one policy. Other rules have decided about the request before.
-    pub(super) async fn charge_more(&self, ask: Ask) -> Result<Permit, Denial> {
-        let asks: Asks = smallvec![ask];
-        // Nothing waits for a place in the queue of a leaky bucket.
-        let reply = self.ask(&asks, Some(Duration::ZERO));
-        self.decided(asks, reply).await
+    /// Counts a denial that a caller gets, for blocks.
+    pub(crate) fn count(&self, denial: &Denial, asks: &[Ask]) {
+        if self.plan.needs().blocks {
+            self.engine.denials.note(|| self.cold(), denial, asks);
+        }
     }
 
     /// The decision on what was asked, when the store has answered.
@@ -231,16 +207,20 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// Refunds all that a permit was charged.
     pub(super) async fn refund(&self, permit: &Permit) {
-        permit.refund(&self.store).await.unwrap_or_else(NeverFails::never);
+        let Ok(()) = permit.refund(&self.engine.cold).await;
     }
 
-    /// Forgets what a key has used of the rules in shadow, or of the others.
-    pub(super) async fn reset(&self, key: &Key, in_shadow: bool) {
+    /// Forgets what a key has used.
+    pub(super) async fn reset(&self, key: &Key) {
         if key.is_empty() {
             return;
         }
-        let policies: SmallVec<[&Policy; 4]> = self.plan.with_states(in_shadow).collect();
-        self.store.reset(key, &policies).await.unwrap_or_else(NeverFails::never);
+        for in_shadow in [false, true] {
+            let policies: SmallVec<[&Policy; 4]> = self.plan.with_states(in_shadow).collect();
+            if !policies.is_empty() {
+                let Ok(()) = self.engine.cold_store(in_shadow).reset(key, &policies).await;
+            }
+        }
     }
 }
 

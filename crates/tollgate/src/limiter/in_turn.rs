@@ -61,7 +61,7 @@ impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
         if !self.successors.has_own_settings {
             return Some(latest);
         }
-        let decider = latest.decider.with_settings_of(&self.decider);
-        Some(RequestLimiter { decider, shadow: latest.shadow, successors: Successors::none() })
+        let decider = self.decider.by(latest.decider.plan);
+        Some(RequestLimiter { decider, successors: Successors::none() })
     }
 }

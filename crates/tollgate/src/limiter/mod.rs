@@ -4,6 +4,7 @@ pub(crate) mod asking;
 mod blocks;
 mod claim;
 pub(crate) mod decider;
+pub(crate) mod engine;
 mod in_turn;
 mod permit;
 pub(crate) mod queue_place;
@@ -11,7 +12,7 @@ mod refusal;
 pub(crate) mod replacement;
 mod request;
 mod settle;
-pub(crate) mod shadow;
+mod shadow;
 mod turn;
 mod until_ready;
 mod wait_queue;
@@ -80,7 +81,7 @@ impl Limiter {
     pub fn try_new(policies: impl IntoIterator<Item = Policy>) -> Result<Limiter, SetupError> {
         // No request is asked for a key.
         let rules = policies.into_iter().map(|policy| policy.by(global()));
-        Ok(Limiter { decider: Decider::new(Plan::try_new(rules)?, MemoryStore::new()) })
+        Ok(Limiter { decider: Decider::new(Plan::try_new(rules)?) })
     }
 }
 
@@ -108,8 +109,7 @@ impl<S> Limiter<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        self.decider.plan.supported_by(&store, &store)?;
-        Ok(Limiter { decider: self.decider.with_store(store) })
+        Ok(Limiter { decider: self.decider.try_store(store)? })
     }
 
     /// Calls `observe` for each decision: [`RateLimitLayer::observe`] says more.
@@ -135,7 +135,10 @@ impl<S> Limiter<S> {
     /// unavailable; `true` by default. With `false`, they get the denial of the failure policy at
     /// once. Clones from before do not wait in the same queues.
     #[must_use]
-    pub fn wait_for_store(self, wait: bool) -> Limiter<S> {
+    pub fn wait_for_store(self, wait: bool) -> Limiter<S>
+    where
+        S: Clone,
+    {
         Limiter { decider: self.decider.wait_for_store(wait) }
     }
 
@@ -423,6 +426,6 @@ where
     ///
     /// The empty key belongs to no caller, and this does nothing for it.
     pub async fn reset(&self, key: &Key) {
-        self.decider.reset(key, false).await;
+        self.decider.reset(key).await;
     }
 }

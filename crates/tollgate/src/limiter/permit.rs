@@ -1,5 +1,6 @@
 //! A request that was charged, with what a refund of it needs.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tollgate_core::{End, Grant, Store};
 use super::asking::Claimed;
 use crate::charge::GrantStamp;
 use crate::in_flight::Slot;
+use crate::never_fails::ColdStore;
 use crate::plan::{Ask, Asks, PolicyRef};
 use crate::report::Report;
 
@@ -35,7 +37,7 @@ impl Permit {
     }
 
     /// Gives back what it was charged, but for what was [taken](Permit::take).
-    pub(crate) fn refund<S: Store>(&self, store: &S) -> impl End<(), S::Error> + use<S> {
+    pub(crate) fn refund(&self, store: &ColdStore) -> impl End<(), Infallible> + use<> {
         let grants: SmallVec<[Grant<'_>; 4]> = self
             .asks
             .iter()

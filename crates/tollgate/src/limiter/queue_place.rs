@@ -5,19 +5,20 @@ use tollgate_core::Store;
 use super::decider::Decider;
 use super::permit::Permit;
 use crate::ending::Home;
+use crate::never_fails::ColdStore;
 
 /// The charge of a delayed request. Refunded if this is dropped before the request passes, because
 /// the caller has left.
-pub(crate) struct QueuePlace<S: Store> {
-    store: S,
+pub(crate) struct QueuePlace {
+    store: ColdStore,
     /// `None` once the request has passed.
     permit: Option<Permit>,
     home: Home,
 }
 
-impl<S: Store> QueuePlace<S> {
-    pub(crate) fn new(decider: &Decider<S>, permit: Permit) -> QueuePlace<S> {
-        QueuePlace { store: decider.store.clone(), permit: Some(permit), home: Home::here() }
+impl QueuePlace {
+    pub(crate) fn new<S: Store>(decider: &Decider<S>, permit: Permit) -> QueuePlace {
+        QueuePlace { store: decider.engine.cold.clone(), permit: Some(permit), home: Home::here() }
     }
 
     /// Keeps the charge, because the request passes.
@@ -26,7 +27,7 @@ impl<S: Store> QueuePlace<S> {
     }
 }
 
-impl<S: Store> Drop for QueuePlace<S> {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
         self.home.end(|| permit.refund(&self.store));

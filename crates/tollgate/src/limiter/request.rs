@@ -1,6 +1,5 @@
 //! The limiter of requests.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{Key, Policy, Store};
@@ -8,8 +7,7 @@ use tollgate_core::{Key, Policy, Store};
 use super::decider::Decider;
 use super::permit::Permit;
 use super::replacement::Successors;
-use super::shadow::Shadow;
-use crate::charge::{Charge, Corrected, ResponseHead, Settler};
+use crate::charge::{Charge, Corrected, ResponseHead};
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::in_flight::HeldUntilDropped;
@@ -46,7 +44,6 @@ use crate::setup_error::{SetupError, or_panic};
 #[derive(Clone, Debug)]
 pub struct RequestLimiter<S = MemoryStore> {
     pub(crate) decider: Decider<S>,
-    pub(crate) shadow: Shadow<S>,
     /// Those who wait follow them.
     pub(crate) successors: Successors<RequestLimiter<S>>,
 }
@@ -66,12 +63,7 @@ impl RequestLimiter {
     /// # Errors
     /// [`SetupError`] if there are none, or if two have one name.
     pub fn try_new(rules: impl IntoRules) -> Result<RequestLimiter, SetupError> {
-        let (plan, store) = (Plan::try_new(rules)?, MemoryStore::new());
-        Ok(RequestLimiter {
-            shadow: Shadow::new(&plan, &store),
-            decider: Decider::new(plan, store),
-            successors: Successors::none(),
-        })
+        Ok(RequestLimiter { decider: Decider::new(Plan::try_new(rules)?), successors: Successors::none() })
     }
 }
 
@@ -99,10 +91,7 @@ impl<S> RequestLimiter<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        let shadow = Shadow::new(&self.decider.plan, &store);
-        self.decider.plan.supported_by(&store, &shadow.store)?;
-        let decider = self.decider.with_store(store);
-        Ok(RequestLimiter { decider, shadow, successors: Successors::none() })
+        Ok(RequestLimiter { decider: self.decider.try_store(store)?, successors: Successors::none() })
     }
 
     /// A limiter with other rules, on the same state.
@@ -111,12 +100,8 @@ impl<S> RequestLimiter<S> {
         S: Store,
         S::Error: NeverFails,
     {
-        let Decider { plan: earlier, store, .. } = &self.decider;
-        let plan = Plan::try_new(rules)?;
-        let shadow = self.shadow.replaced(earlier, &plan, store);
-        // Before observers and metrics change.
-        plan.supported_by(store, &shadow.store)?;
-        Ok(RequestLimiter { decider: self.decider.replaced(plan), shadow, successors: Successors::none() })
+        let decider = self.decider.replaced(Plan::try_new(rules)?)?;
+        Ok(RequestLimiter { decider, successors: Successors::none() })
     }
 
     /// Calls `observe` for each decision: [`RateLimitLayer::observe`] says more.
@@ -125,7 +110,7 @@ impl<S> RequestLimiter<S> {
     #[must_use]
     pub fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> RequestLimiter<S> {
         let (decider, successors) = (self.decider.observe(observe), self.successors.with_own_settings());
-        RequestLimiter { decider, shadow: self.shadow, successors }
+        RequestLimiter { decider, successors }
     }
 
     /// Counts decisions and units as metrics: [`RateLimitLayer::metrics`] says more.
@@ -136,15 +121,18 @@ impl<S> RequestLimiter<S> {
     #[must_use]
     pub fn metrics(self) -> RequestLimiter<S> {
         let (decider, successors) = (self.decider.metrics(), self.successors.with_own_settings());
-        RequestLimiter { decider, shadow: self.shadow, successors }
+        RequestLimiter { decider, successors }
     }
 
     /// Sets whether callers of [`until_ready`](RequestLimiter::until_ready) also wait while the
     /// store is unavailable: [`Limiter::wait_for_store`](crate::Limiter::wait_for_store) says more.
     #[must_use]
-    pub fn wait_for_store(self, wait: bool) -> RequestLimiter<S> {
+    pub fn wait_for_store(self, wait: bool) -> RequestLimiter<S>
+    where
+        S: Clone,
+    {
         let (decider, successors) = (self.decider.wait_for_store(wait), self.successors.with_own_settings());
-        RequestLimiter { decider, shadow: self.shadow, successors }
+        RequestLimiter { decider, successors }
     }
 
     /// Returns the policies that together hold all states of a key: one for each window of a rule
@@ -164,14 +152,14 @@ where
     /// The permit of a request that passes. Asks the rules in shadow, and its slots end when their
     /// rules say so.
     pub(super) fn passed(&self, head: &Head<'_>, permit: Permit) -> Permit {
-        self.shadow.ask(&self.decider, head);
+        self.decider.ask_in_shadow(head);
         permit.slot().end_in_time();
         permit
     }
 
     /// What a request asks of each rule that applies to it.
     pub(crate) fn asks(&self, head: &Head<'_>) -> Result<Asks, Denial> {
-        let supports = |policy: &Policy| self.decider.store.supports(policy).is_ok();
+        let supports = |policy: &Policy| self.decider.engine.store.supports(policy).is_ok();
         self.decider.plan.ask(head, supports).map_err(|(rule, reason)| self.decider.no_key(rule, reason))
     }
 
@@ -233,11 +221,10 @@ where
     /// [`Rule::count_if`]: crate::Rule::count_if
     /// [`Rule::cost_by`]: crate::Rule::cost_by
     pub fn settle_by(&self, permit: Permit, response: &ResponseHead<'_>) {
-        let decider = Arc::new(self.decider.of_permit(&permit));
-        let settler: Arc<dyn Settler> = decider.clone();
+        let cold = self.decider.cold_of(&permit);
         let mut slot = HeldUntilDropped::new(permit.slot().clone());
         let (asks, granted) = permit.take_all();
-        let charges = Corrected::open(&settler, &decider.plan, &asks, |at| granted[at]);
+        let charges = Corrected::open(&cold, &asks, |at| granted[at]);
         slot.correct_first(charges.by_response.settle_by(response));
     }
 
@@ -255,10 +242,6 @@ where
     /// [`MissingKey::OneKey`](crate::MissingKey::OneKey), requests without a key share the state of
     /// [`Key::global`]: reset that.
     pub async fn reset(&self, key: &Key) {
-        self.decider.reset(key, false).await;
-        if self.decider.plan.has_shadow() {
-            let store = self.shadow.store.clone();
-            Decider { store, ..self.decider.clone() }.reset(key, true).await;
-        }
+        self.decider.reset(key).await;
     }
 }

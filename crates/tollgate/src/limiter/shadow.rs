@@ -1,73 +1,60 @@
 //! Rules in shadow: they decide, and nothing follows.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tollgate_core::{Policy, Reply, Source, Store, Times, Timestamp, Verdict};
+use tollgate_core::{Check, Policy, Reply, Source, Store, Times, Timestamp, Verdict};
 
 use super::decider::Decider;
 use crate::blocks::DenialCounts;
+use crate::cold::Cold;
 use crate::denial::Denial;
 use crate::ending::Home;
 use crate::extract::Head;
 use crate::never_fails::NeverFails;
 use crate::observe::Outcome;
-use crate::plan::{Asks, Plan, RuleNumber};
+use crate::plan::{Asks, RuleNumber};
 
 /// How many checks of a limiter wait for the store at most. Others are dropped, and observers see
 /// that.
 const MOST_CHECKS: usize = 1_024;
 
-/// What the rules in shadow have of their own: their state, and what they count. Each decides by
-/// itself about the requests that the other rules let pass.
-#[derive(Clone, Debug)]
-pub(crate) struct Shadow<S> {
-    /// Without such rules it is never asked.
-    pub(super) store: S,
-    /// `None` unless a policy blocks keys.
-    denials: Option<Arc<DenialCounts>>,
+/// What rules in shadow have of their own: their state, and what they count.
+#[derive(Debug)]
+pub(super) struct Shadow<S> {
+    /// Made for the first of such rules.
+    pub(super) store: OnceLock<S>,
+    denials: DenialCounts,
+    /// One for each check that may wait for the store.
     free: Arc<Semaphore>,
 }
 
-impl<S: Store<Error: NeverFails>> Shadow<S> {
-    /// That of a plan, whose enforced rules have this store.
-    pub(super) fn new(plan: &Plan, store: &S) -> Shadow<S> {
-        Shadow {
-            store: if plan.has_shadow() { store.in_shadow() } else { store.clone() },
-            denials: plan.needs().blocks.then(|| Arc::new(DenialCounts::new())),
-            free: Arc::new(Semaphore::new(MOST_CHECKS)),
-        }
+impl<S> Shadow<S> {
+    pub(super) fn new() -> Shadow<S> {
+        let free = Arc::new(Semaphore::new(MOST_CHECKS));
+        Shadow { store: OnceLock::new(), denials: DenialCounts::new(), free }
     }
+}
 
-    /// That of a plan which replaces an earlier one, with the same state.
-    pub(super) fn replaced(&self, earlier: &Plan, next: &Plan, store: &S) -> Shadow<S> {
-        let first = Shadow::new(next, store);
-        Shadow {
-            store: if earlier.has_shadow() { self.store.clone() } else { first.store },
-            denials: self.denials.clone().or(first.denials),
-            free: Arc::clone(&self.free),
-        }
-    }
-
-    /// Asks each rule in shadow about a request that passes, and does not wait for the answers.
+impl<S: Store<Error: NeverFails>> Decider<S> {
+    /// Asks each rule in shadow about a request that passes, and does not wait for the answers. Each
+    /// decides by itself.
     #[inline]
-    pub(crate) fn ask(&self, decider: &Decider<S>, head: &Head<'_>) {
-        if decider.plan.has_shadow() {
-            self.ask_each(decider, head);
+    pub(crate) fn ask_in_shadow(&self, head: &Head<'_>) {
+        if self.plan.has_shadow() {
+            self.ask_each_in_shadow(head);
         }
     }
 
-    fn ask_each(&self, decider: &Decider<S>, head: &Head<'_>) {
-        let (store, denials) = (self.store.clone(), self.denials.clone());
-        let decider = Decider { store, denials, slots: None, ..decider.clone() };
-        let Decider { plan, observers, store, .. } = &decider;
-        let supports = |policy: &Policy| store.supports(policy).is_ok();
+    fn ask_each_in_shadow(&self, head: &Head<'_>) {
+        let Decider { engine, plan, observers } = self;
+        let supports = |policy: &Policy| engine.shadow_store().supports(policy).is_ok();
         let mut waiting = Vec::new();
         for rule in plan.in_shadow(head) {
             match plan.ask_of(rule, head, supports) {
                 Ok(Some(ask)) => {
-                    waiting.extend(self.charge(&decider, rule, plan.with_blocks(smallvec![ask])));
+                    waiting.extend(self.charge_in_shadow(rule, plan.with_blocks(smallvec![ask])));
                 }
                 Ok(None) => {}
                 Err(_) => observers.undecided(plan, rule, Outcome::ShadowDenied),
@@ -84,19 +71,16 @@ impl<S: Store<Error: NeverFails>> Shadow<S> {
     }
 
     /// Charges what a request asks of a rule. Returns what the store has not answered yet.
-    fn charge(
-        &self,
-        decider: &Decider<S>,
-        rule: RuleNumber,
-        asks: Asks,
-    ) -> Option<(ShadowCheck<S>, S::Acquire)> {
-        let Ok(turn) = Arc::clone(&self.free).try_acquire_owned() else {
-            decider.observers.undecided(&decider.plan, rule, Outcome::ShadowDropped);
+    fn charge_in_shadow(&self, rule: RuleNumber, asks: Asks) -> Option<(ShadowCheck<S>, S::Acquire)> {
+        let Ok(turn) = Arc::clone(&self.engine.shadow.free).try_acquire_owned() else {
+            self.observers.undecided(&self.plan, rule, Outcome::ShadowDropped);
             return None;
         };
-        let reply = decider.acquire(&asks, Times::ONCE, None);
-        let since = if let Reply::Later(_) = reply { decider.waits_since() } else { None };
-        let check = ShadowCheck { decider: decider.clone(), rule, asks, since, ends: Some(turn) };
+        let set: SmallVec<[Check<'_>; 2]> = asks.iter().map(|ask| self.plan.check(ask)).collect();
+        let reply = self.engine.shadow_store().acquire(&set, Times::ONCE);
+        drop(set);
+        let since = if let Reply::Later(_) = reply { self.waits_since() } else { None };
+        let check = ShadowCheck { decider: self.clone(), rule, asks, since, ends: Some(turn) };
         match reply {
             Reply::Now(answer) => {
                 check.decided(&answer.unwrap_or_else(NeverFails::never));
@@ -127,8 +111,10 @@ impl<S: Store<Error: NeverFails>> ShadowCheck<S> {
         }
         let ShadowCheck { decider, asks, since, .. } = &self;
         decider.observers.verdict(&decider.plan, asks, verdict, *since);
-        if !verdict.is_granted() && decider.counts_denials() {
-            decider.count(&Denial::of(decider.report(asks, verdict)), asks);
+        if !verdict.is_granted() && decider.plan.needs().blocks {
+            let cold = || Cold { store: decider.engine.cold_store(true), ..decider.cold() };
+            let denial = Denial::of(decider.report(asks, verdict));
+            decider.engine.shadow.denials.note(cold, &denial, asks);
         }
         self.ends = None;
     }

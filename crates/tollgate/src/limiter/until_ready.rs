@@ -114,12 +114,12 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         let end = begin + patience.longest().min(YEAR);
         let left = || end.saturating_duration_since(timer_now());
         let waits_for_all = matches!(patience, Patience::ForAll(_));
-        let arrival = waiting.arrival.unwrap_or_else(|| self.queues.arrival());
+        let arrival = waiting.arrival.unwrap_or_else(|| self.engine.queues.arrival());
         let waited_for = self.waited_for(&asks, waits_for_all);
         let keys = || waited_for.iter().map(|at| (self.plan.queue_of(&asks[*at]), &asks[*at].key));
         let mut waiter = match waiting.place {
-            Some(place) => Some(self.queues.join_from(place, keys())),
-            None => self.queues.join_others(arrival, keys()),
+            Some(place) => Some(self.engine.queues.join_from(place, keys())),
+            None => self.engine.queues.join_others(arrival, keys()),
         };
         if let Some(denial) = self.refused_in_the_queue(waiter.as_ref(), &asks, patience).await {
             return Waited::Over(Err(denial));
@@ -132,7 +132,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         };
         let (mut asks_again, mut outage_pause) = (None, FIRST_OUTAGE_PAUSE);
         let mut releases =
-            ReleasesOfOne { at: asks.iter().position(|ask| self.is_slot(ask)), listener: None };
+            ReleasesOfOne { at: asks.iter().position(|ask| self.plan.is_slot(ask)), listener: None };
         loop {
             if let Some(waiter) = &mut waiter {
                 if let Some(refusal) = holds(waiter) {
@@ -168,8 +168,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             let reply = self.ask_once(&asks, deadline);
             if let Reply::Later(_) = reply {
                 // So that those who arrive before the answer find this caller.
-                let waiter = waiter.get_or_insert_with(|| self.queues.join(arrival, keys()));
-                let limits = [deadline, self.store.wait_limit(), Some(left())];
+                let waiter = waiter.get_or_insert_with(|| self.engine.queues.join(arrival, keys()));
+                let limits = [deadline, self.engine.store.wait_limit(), Some(left())];
                 waiter.is_busy_until(timer_now() + limits.into_iter().flatten().min().unwrap_or_default());
             }
             let denial = match self.asked(asks.clone(), reply, patience).await {
@@ -202,7 +202,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 break;
             }
             if !leaves {
-                waiter.get_or_insert_with(|| self.queues.join(arrival, keys()));
+                waiter.get_or_insert_with(|| self.engine.queues.join(arrival, keys()));
                 asks_again = Some(timer_now() + pause);
             }
             if let Some(waiter) = waiter.as_mut().filter(|_| waits_for_all || lacking.is_some()) {
@@ -210,7 +210,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 let now = timer_now();
                 let by = Refusal::each(&denial, &asks, now);
                 // The ask that refuses for longest, and has not only to wait for a slot.
-                let longest = by.iter().max_by_key(|(at, lasts, _)| (!self.is_slot(&asks[*at]), *lasts));
+                let longest = by.iter().max_by_key(|(at, lasts, _)| (!self.plan.is_slot(&asks[*at]), *lasts));
                 match lacking.or_else(|| Some(longest?.0)).and_then(queue) {
                     Some(at) => {
                         let by = by.into_iter();
@@ -235,21 +235,21 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         patience: &Patience,
     ) -> Option<Denial> {
         let waits = waiter.is_some_and(|waiter| !waiter.has_turn());
-        let has_rates = || asks.iter().any(|ask| ask.cost > 0 && !self.is_slot(ask));
+        let has_rates = || asks.iter().any(|ask| ask.cost > 0 && !self.plan.is_slot(ask));
         if !waits || matches!(patience, Patience::ForAll(_)) || !has_rates() {
             return None;
         }
         let deadline = patience.deadline(Duration::ZERO);
         let looked = self.acquire(asks, Times::LOOK, deadline).wait().await.unwrap_or_else(NeverFails::never);
         let denial = Denial::of(self.report(asks, &looked));
-        let is_refused = denial.violated_at().any(|at| !self.is_slot(&asks[at]));
+        let is_refused = denial.violated_at().any(|at| !self.plan.is_slot(&asks[at]));
         is_refused.then_some(denial)
     }
 
     /// The places of the asks that a caller waits for. Callers for one slot wait in one queue,
     /// whatever their other rules are.
     fn waited_for(&self, asks: &[Ask], waits_for_all: bool) -> SmallVec<[usize; 4]> {
-        let is_waited_for = |ask: &Ask| ask.cost > 0 && (waits_for_all || self.is_slot(ask));
+        let is_waited_for = |ask: &Ask| ask.cost > 0 && (waits_for_all || self.plan.is_slot(ask));
         let each = asks.iter().enumerate().filter(|(_, ask)| is_waited_for(ask));
         each.map(|(at, _)| at).collect()
     }
@@ -271,14 +271,10 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    fn is_slot(&self, ask: &Ask) -> bool {
-        self.plan.policy(&ask.policy).is_in_flight()
-    }
-
     /// Listens to releases of the slot that is lacking.
     fn listen(&self, releases: &mut ReleasesOfOne, asks: &[Ask]) {
-        if let (Some(slots), Some(at), None) = (&self.slots, releases.at, &releases.listener) {
-            releases.listener = Some(slots.listen(&asks[at]));
+        if let (Some(at), None) = (releases.at, &releases.listener) {
+            releases.listener = Some(self.engine.slots.listen(&self.plan, &asks[at]));
         }
     }
 
@@ -291,7 +287,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// Whether a denial is that of a failure policy, and the caller waits for the store.
     fn waits_out(&self, denial: &Denial) -> bool {
-        self.waits_for_store && denial.reason() == Reason::Unavailable
+        self.engine.waits_for_store && denial.reason() == Reason::Unavailable
     }
 
     /// Waits for the place that a leaky bucket reserved.

@@ -1,8 +1,9 @@
 //! What a request asks of the policies of a plan.
 
-use smallvec::SmallVec;
 use std::time::Duration;
-use tollgate_core::{Key, Policy};
+
+use smallvec::SmallVec;
+use tollgate_core::{Check, Key, Policy};
 
 use super::made_policies::WantedPolicy;
 use super::path_index::RuleNumbers;
@@ -117,10 +118,22 @@ impl Plan {
         asks
     }
 
+    /// What is asked of the store.
+    #[inline]
+    pub(crate) fn check<'a>(&'a self, ask: &'a Ask) -> Check<'a> {
+        Check::new(self.policy(&ask.policy), &ask.key, ask.cost)
+    }
+
+    /// Whether it asks for a slot.
+    #[inline]
+    pub(crate) fn is_slot(&self, ask: &Ask) -> bool {
+        self.policy(&ask.policy).is_in_flight()
+    }
+
     /// How long each ask may wait for its slot, if any may. `deadline` is that of the caller.
     pub(crate) fn waits(&self, asks: &[Ask], deadline: Option<Duration>) -> Option<SmallVec<[Duration; 4]>> {
         let deadline = deadline.unwrap_or(Duration::MAX);
-        let wait = |ask: &Ask| match self.policy(&ask.policy).is_in_flight() {
+        let wait = |ask: &Ask| match self.is_slot(ask) {
             true => self.rule(self.rule_of(&ask.policy)).wait().min(deadline),
             false => Duration::ZERO,
         };

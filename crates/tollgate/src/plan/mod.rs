@@ -72,6 +72,8 @@ struct PlannedPolicy {
 /// nothing for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
+    /// Some policies are for requests in flight.
+    pub(crate) slots: bool,
     /// Some policies may delay requests.
     pub(crate) delays: bool,
     /// Some policies are written into the fields of responses.
@@ -189,11 +191,13 @@ impl Plan {
         if makes_some { Arc::new(Plan::clone(self)) } else { Arc::clone(self) }
     }
 
-    /// Checks whether a store can enforce all policies, and its shadow those of rules in shadow.
-    pub(crate) fn supported_by<S: Store>(&self, store: &S, in_shadow: &S) -> Result<(), SetupError> {
+    /// Checks whether stores can enforce all policies: `store` is that of rules in shadow, or of the
+    /// others.
+    pub(crate) fn supported_by<'a, S: Store>(&self, store: impl Fn(bool) -> &'a S) -> Result<(), SetupError> {
         self.policies.iter().try_for_each(|PlannedPolicy { policy, rule, .. }| {
-            let store = if self.is_shadow(*rule) { in_shadow } else { store };
-            store.supports(policy).map_err(|error| SetupError::Unsupported(policy.clone(), error))
+            store(self.is_shadow(*rule))
+                .supports(policy)
+                .map_err(|error| SetupError::Unsupported(policy.clone(), error))
         })
     }
 
@@ -258,11 +262,6 @@ impl Plan {
     #[inline]
     pub(crate) fn own(&self, rule: RuleNumber) -> &Policy {
         &self.policies[rule.0].policy
-    }
-
-    /// All policies.
-    pub(crate) fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.policies.iter().map(|planned| &planned.policy)
     }
 
     /// The rule whose own policy, tier, class, block or quota this is.
@@ -340,6 +339,7 @@ impl Needs {
     fn of(rules: &[Rule], policies: &[PlannedPolicy]) -> Needs {
         let mut enforced = policies.iter().filter(|planned| planned.rule.0 < rules.len());
         Needs {
+            slots: rules.iter().any(|rule| rule.policy().is_in_flight()),
             delays: enforced.clone().any(|planned| !planned.policy.longest_wait().is_zero()),
             fields: enforced.any(|planned| planned.item.is_some()),
             blocks: policies.iter().any(|planned| planned.policy.denials_until_block().is_some()),

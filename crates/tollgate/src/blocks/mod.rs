@@ -1,0 +1,73 @@
+//! Blocks of keys: after many denials, and by operators.
+
+mod counts;
+
+use std::time::Duration;
+
+use tollgate_core::{Check, Key, Policy, Share, Store, Times, Wait};
+
+use crate::cold::Cold;
+use crate::denial::Denial;
+use crate::ending::Home;
+use crate::plan::{Ask, RuleNumber};
+use crate::reason::Reason;
+use crate::setup_error::SetupError;
+
+pub(crate) use counts::DenialCounts;
+
+impl DenialCounts {
+    /// Counts a denial that a caller gets, and blocks the key if it was one too many: in the store
+    /// that denied. No caller waits for it.
+    pub(crate) fn note(&self, cold: impl Fn() -> Cold, denial: &Denial, asks: &[Ask]) {
+        // A block that goes on is no new denial.
+        if denial.reason() != Reason::QuotaExceeded {
+            return;
+        }
+        let (plan, share) = (denial.report().plan(), denial.report().share());
+        for ask in denial.violated_at().filter_map(|at| asks.get(at)) {
+            let rule = plan.rule_of(&ask.policy);
+            if self.count(plan.own(rule), &ask.key) {
+                let (cold, key) = (cold(), ask.key.clone());
+                Home::here().end(|| async move { cold.start_block(rule, &key, share).await });
+            }
+        }
+    }
+}
+
+impl Cold {
+    /// Starts a block by a rule, which must block keys. Observers see whether it did, unless one
+    /// goes on.
+    async fn start_block(&self, rule: RuleNumber, key: &Key, share: Option<Share>) {
+        let Some(block) = self.plan.block_of(rule) else { return };
+        let Ok(start) = self.store.block(block, key, share).await;
+        self.observers.block(&self.plan, rule, start);
+    }
+
+    /// The number of the rule with this name, and the policy that refuses its blocked keys.
+    fn block_named(&self, rule: &str) -> Result<(RuleNumber, &Policy), SetupError> {
+        let number = self.plan.number_of(rule)?;
+        let block = self.plan.block_of(number).ok_or_else(|| SetupError::NoBlocks(rule.to_owned()))?;
+        Ok((number, block))
+    }
+
+    pub(crate) async fn block(&self, rule: &str, key: &Key) -> Result<(), SetupError> {
+        let (number, _) = self.block_named(rule)?;
+        self.start_block(number, key, None).await;
+        Ok(())
+    }
+
+    pub(crate) async fn unblock(&self, rule: &str, key: &Key) -> Result<(), SetupError> {
+        let (_, block) = self.block_named(rule)?;
+        let Ok(()) = self.store.reset(key, &[block]).await;
+        Ok(())
+    }
+
+    pub(crate) async fn blocked(&self, rule: &str, key: &Key) -> Result<Option<Duration>, SetupError> {
+        let check = Check::new(self.block_named(rule)?.1, key, 1);
+        let Ok(verdict) = self.store.acquire(&[check], Times::LOOK).wait().await;
+        Ok(match verdict.wait() {
+            Wait::For(wait) => Some(wait),
+            Wait::None | Wait::Never => None,
+        })
+    }
+}

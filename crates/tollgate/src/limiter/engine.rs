@@ -1,0 +1,61 @@
+//! What decides, whatever the rules are.
+
+use std::sync::Arc;
+
+use tollgate_core::Store;
+
+use super::refusal::Refusal;
+use super::shadow::Shadow;
+use super::wait_queue::WaitQueues;
+use crate::blocks::DenialCounts;
+use crate::in_flight::SlotBook;
+use crate::never_fails::{ColdStore, NeverFails};
+use crate::plan::Plan;
+use crate::setup_error::SetupError;
+
+/// The store, and what this process keeps of its callers. It outlives every plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Engine<S> {
+    pub(crate) store: S,
+    /// The same store, for what no request waits for.
+    pub(super) cold: ColdStore,
+    pub(super) queues: WaitQueues<Refusal>,
+    /// Whether callers that wait also wait for a store that is unavailable.
+    pub(super) waits_for_store: bool,
+    pub(super) slots: Arc<SlotBook>,
+    pub(super) denials: Arc<DenialCounts>,
+    pub(super) shadow: Arc<Shadow<S>>,
+}
+
+impl<S: Store<Error: NeverFails>> Engine<S> {
+    pub(super) fn new(store: S, waits_for_store: bool) -> Engine<S> {
+        let cold = S::Error::without_type(store.clone());
+        Engine {
+            slots: Arc::new(SlotBook::new(&cold)),
+            shadow: Arc::new(Shadow::new()),
+            denials: Arc::new(DenialCounts::new()),
+            queues: WaitQueues::new(),
+            waits_for_store,
+            cold,
+            store,
+        }
+    }
+
+    /// The store of rules in shadow.
+    pub(super) fn shadow_store(&self) -> &S {
+        self.shadow.store.get_or_init(|| self.store.in_shadow())
+    }
+
+    /// The store of rules in shadow, or of the others, without its type.
+    pub(super) fn cold_store(&self, in_shadow: bool) -> ColdStore {
+        match in_shadow {
+            true => S::Error::without_type(self.shadow_store().clone()),
+            false => self.cold.clone(),
+        }
+    }
+
+    /// Checks whether the stores can enforce all policies of a plan.
+    pub(super) fn supports(&self, plan: &Plan) -> Result<(), SetupError> {
+        plan.supported_by(|in_shadow| if in_shadow { self.shadow_store() } else { &self.store })
+    }
+}
