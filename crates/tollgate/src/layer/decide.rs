@@ -208,7 +208,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         }
         // After the charges are opened, which are settled even if a closure in shadow panics.
         if !self.options.is_off {
-            decider.ask_in_shadow(&Head::from(&*request));
+            decider.after_grant(&Head::from(&*request));
         }
         if verdict.delay().is_zero() {
             return Next::Pass(extras);

@@ -13,6 +13,7 @@ use super::permit::Permit;
 use super::wait_queue::WaitQueues;
 use crate::cold::Cold;
 use crate::denial::Denial;
+use crate::extract::Head;
 use crate::in_flight::Slot;
 use crate::memory::MemoryStore;
 use crate::never_fails::NeverFails;
@@ -173,6 +174,14 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// What was asked, if its denial may have to be counted.
     pub(super) fn to_count(&self, asks: &Asks) -> Asks {
         if self.plan.needs().blocks { asks.clone() } else { Asks::new() }
+    }
+
+    /// Does what follows a grant, and changes nothing of it.
+    #[inline]
+    pub(crate) fn after_grant(&self, head: &Head<'_>) {
+        if self.plan.has_shadow() {
+            self.ask_in_shadow(head);
+        }
     }
 
     /// Counts a denial that a caller gets, for blocks.

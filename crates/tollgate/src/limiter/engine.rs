@@ -1,11 +1,11 @@
 //! What decides, whatever the rules are.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use tokio::sync::Semaphore;
 use tollgate_core::Store;
 
 use super::refusal::Refusal;
-use super::shadow::Shadow;
 use super::wait_queue::WaitQueues;
 use crate::blocks::DenialCounts;
 use crate::in_flight::SlotBook;
@@ -25,6 +25,27 @@ pub(crate) struct Engine<S> {
     pub(super) slots: Arc<SlotBook>,
     pub(super) denials: Arc<DenialCounts>,
     pub(super) shadow: Arc<Shadow<S>>,
+}
+
+/// How many checks of a limiter wait for the store at most. Others are dropped, and observers see
+/// that.
+const MOST_CHECKS: usize = 1_024;
+
+/// What rules in shadow have of their own: their state, and what they count.
+#[derive(Debug)]
+pub(super) struct Shadow<S> {
+    /// Made for the first of such rules.
+    store: OnceLock<S>,
+    pub(super) denials: DenialCounts,
+    /// One for each check that may wait for the store.
+    pub(super) free: Arc<Semaphore>,
+}
+
+impl<S> Shadow<S> {
+    fn new() -> Shadow<S> {
+        let free = Arc::new(Semaphore::new(MOST_CHECKS));
+        Shadow { store: OnceLock::new(), denials: DenialCounts::new(), free }
+    }
 }
 
 impl<S: Store<Error: NeverFails>> Engine<S> {

@@ -152,7 +152,7 @@ where
     /// The permit of a request that passes. Asks the rules in shadow, and its slots end when their
     /// rules say so.
     pub(super) fn passed(&self, head: &Head<'_>, permit: Permit) -> Permit {
-        self.decider.ask_in_shadow(head);
+        self.decider.after_grant(head);
         permit.slot().end_in_time();
         permit
     }

@@ -1,13 +1,12 @@
 //! Rules in shadow: they decide, and nothing follows.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tollgate_core::{Check, Policy, Reply, Source, Store, Times, Timestamp, Verdict};
 
 use super::decider::Decider;
-use crate::blocks::DenialCounts;
 use crate::cold::Cold;
 use crate::denial::Denial;
 use crate::ending::Home;
@@ -16,38 +15,10 @@ use crate::never_fails::NeverFails;
 use crate::observe::Outcome;
 use crate::plan::{Asks, RuleNumber};
 
-/// How many checks of a limiter wait for the store at most. Others are dropped, and observers see
-/// that.
-const MOST_CHECKS: usize = 1_024;
-
-/// What rules in shadow have of their own: their state, and what they count.
-#[derive(Debug)]
-pub(super) struct Shadow<S> {
-    /// Made for the first of such rules.
-    pub(super) store: OnceLock<S>,
-    denials: DenialCounts,
-    /// One for each check that may wait for the store.
-    free: Arc<Semaphore>,
-}
-
-impl<S> Shadow<S> {
-    pub(super) fn new() -> Shadow<S> {
-        let free = Arc::new(Semaphore::new(MOST_CHECKS));
-        Shadow { store: OnceLock::new(), denials: DenialCounts::new(), free }
-    }
-}
-
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Asks each rule in shadow about a request that passes, and does not wait for the answers. Each
     /// decides by itself.
-    #[inline]
-    pub(crate) fn ask_in_shadow(&self, head: &Head<'_>) {
-        if self.plan.has_shadow() {
-            self.ask_each_in_shadow(head);
-        }
-    }
-
-    fn ask_each_in_shadow(&self, head: &Head<'_>) {
+    pub(super) fn ask_in_shadow(&self, head: &Head<'_>) {
         let Decider { engine, plan, observers } = self;
         let supports = |policy: &Policy| engine.shadow_store().supports(policy).is_ok();
         let mut waiting = Vec::new();
