@@ -272,7 +272,7 @@ impl<S> LayerShared<S> {
         denial: Denial,
         fields: Option<Written>,
     ) -> Response<ResponseBody<B>> {
-        let drain = self.options.drain.plan(&request);
+        let drain = self.options.drain.rest(&request);
         let is_head = request.method() == Method::HEAD;
         let mut response = match &self.options.answer {
             None => {

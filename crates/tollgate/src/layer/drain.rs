@@ -31,7 +31,7 @@ impl Default for Bound {
 
 /// What to do about the body of one refused request, read from its head before the answer is made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct BodyRest {
     bound: Bound,
     /// On HTTP/1, dropping the body closes the connection. It is held until the time is over, so
     /// that the client can read its answer first.
@@ -42,7 +42,7 @@ pub(crate) struct Plan {
 
 impl Bound {
     /// `None` if nothing of the body is to come.
-    pub(crate) fn plan<B: Body>(self, request: &Request<B>) -> Option<Plan> {
+    pub(crate) fn rest<B: Body>(self, request: &Request<B>) -> Option<BodyRest> {
         if request.body().is_end_stream() || self.bytes == 0 || self.time.is_zero() {
             return None;
         }
@@ -51,11 +51,11 @@ impl Bound {
         let is_held_back = is_http1 && request.headers().contains_key(EXPECT);
         let fits = request.body().size_hint().upper().is_some_and(|size| size <= self.bytes);
         let bytes = if is_held_back { 0 } else { self.bytes };
-        Some(Plan { bound: Bound { bytes, ..self }, hold: is_http1, close: is_held_back || !fits })
+        Some(BodyRest { bound: Bound { bytes, ..self }, hold: is_http1, close: is_held_back || !fits })
     }
 }
 
-impl Plan {
+impl BodyRest {
     /// Adds `Connection: close` to an answer over HTTP/1 after which the connection may be closed.
     pub(crate) fn add_close(&self, answer: &mut HeaderMap) {
         if self.hold && self.close {
@@ -68,7 +68,7 @@ impl Plan {
     pub(crate) fn start<B: Body + Send + 'static>(self, body: B) {
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move {
-                let Plan { bound, hold, .. } = self;
+                let BodyRest { bound, hold, .. } = self;
                 Drain { body, left: bound.bytes, hold, time: sleep(bound.time) }.await;
             });
         }

@@ -9,10 +9,10 @@ use crate::never_fails::NeverFails;
 use crate::setup_error::{SetupError, or_panic};
 
 impl<S: Store<Error: NeverFails>> Limiter<S> {
-    /// Blocks `key` now, for the time of [`Policy::block_after`]. A block that goes on ends when it
-    /// would have: [lift](Limiter::unblock) it first to start it again. Nothing is blocked while
-    /// the store fails, or if a [full store in memory](crate::memory#what-is-never-shared) has no
-    /// room.
+    /// Blocks `key` now, for the time of [`Policy::block_after`](crate::Policy::block_after). A
+    /// block that goes on ends when it would have: [lift](Limiter::unblock) it first to start it
+    /// again. Nothing is blocked while the store fails, or if a [full store in
+    /// memory](crate::memory#what-is-never-shared) has no room.
     ///
     /// ```
     /// use std::time::Duration;

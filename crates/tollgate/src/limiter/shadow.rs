@@ -16,8 +16,8 @@ use crate::observe::Outcome;
 use crate::plan::{Asks, RuleNumber};
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// Asks each rule in shadow about a request that passes, and does not wait for the answers. Each
-    /// decides by itself.
+    /// Asks each rule in shadow about a request that passes, and does not wait for the answers.
+    /// Each decides by itself.
     pub(super) fn ask_in_shadow(&self, head: &Head<'_>) {
         let Decider { engine, plan, observers } = self;
         let supports = |policy: &Policy| engine.shadow_store().supports(policy).is_ok();

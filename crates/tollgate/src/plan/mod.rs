@@ -102,6 +102,7 @@ pub(crate) enum PolicyRef {
 }
 
 impl RuleNumber {
+    #[cfg(any(test, feature = "metrics"))]
     pub(crate) fn index(self) -> usize {
         self.0
     }
@@ -191,8 +192,8 @@ impl Plan {
         if makes_some { Arc::new(Plan::clone(self)) } else { Arc::clone(self) }
     }
 
-    /// Checks whether stores can enforce all policies: `store` is that of rules in shadow, or of the
-    /// others.
+    /// Checks whether stores can enforce all policies: `store` is that of rules in shadow, or of
+    /// the others.
     pub(crate) fn supported_by<'a, S: Store>(&self, store: impl Fn(bool) -> &'a S) -> Result<(), SetupError> {
         self.policies.iter().try_for_each(|PlannedPolicy { policy, rule, .. }| {
             store(self.is_shadow(*rule))
@@ -310,8 +311,8 @@ impl Plan {
         }
     }
 
-    /// The value of `RateLimit-Policy` for these asks, if they are of all enforced rules, with their
-    /// own policies.
+    /// The value of `RateLimit-Policy` for these asks, if they are of all enforced rules, with
+    /// their own policies.
     pub(crate) fn own_items(&self, asks: &[Ask]) -> Option<&HeaderValue> {
         // The numbers are ascending and distinct, so these are the policies of all rules.
         let is_own =

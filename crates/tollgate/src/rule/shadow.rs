@@ -18,14 +18,15 @@ impl Rule {
     /// - A [block](Rule::block_after) that it would start blocks in shadow only.
     /// - Its key extractor and its other closures run within the request.
     /// - No request waits for its store. A limiter has 1,024 of its checks on the way at most.
-    ///   Others are [dropped](crate::Outcome::ShadowDropped). So is a check that Redis is not sent within
-    ///   50 ms because enforced checks go first. So is one whose store fails, and one over a
+    ///   Others are [dropped](crate::Outcome::ShadowDropped). So is a check that Redis is not sent
+    ///   within 50 ms because enforced checks go first. So is one whose store fails, and one over a
     ///   network without a tokio runtime.
     /// - A [`MemoryStore`](crate::MemoryStore) has a table of its own for such rules, with as many
     ///   keys at most. **In Redis its keys take memory of the same server**: if that is
     ///   [full](https://redis.io/docs/latest/develop/reference/eviction/), they can push out keys
     ///   of enforced rules.
-    /// - [`Store::in_shadow`](crate::store::Store::in_shadow) returns the store that has its state, to ask what its keys have used.
+    /// - [`Store::in_shadow`](crate::store::Store::in_shadow) returns the store that has its state,
+    ///   to ask what its keys have used.
     ///
     /// A layer may have rules in shadow only. A rule of [requests in
     /// flight](crate::Policy::in_flight), or one that corrects its charges after the work, cannot
