@@ -59,7 +59,7 @@ impl Limits {
         let by_address = self.addresses.check(head).await?;
         let checked = self.check_in_turn(log_in).await;
         if !matches!(checked, Ok(false)) {
-            self.addresses.refund(by_address).await;
+            by_address.refund().await;
         }
         checked
     }
@@ -74,7 +74,7 @@ impl Limits {
         let is_right = is_right(log_in).await;
         if is_right {
             // Before the next turn, which sees no failure then.
-            self.names.refund(failure).await;
+            failure.refund().await;
             self.names.reset(&name).await;
         }
         Ok(is_right)

@@ -257,7 +257,7 @@ async fn streams_that_nobody_settles_do_not_lift_the_limit_on_guesses() {
         loop {
             yield_now().await;
             if let Ok(mut permit) = tokens.check(&key, 100).await {
-                let charge = tokens.charge(&mut permit, "tokens");
+                let charge = permit.charge("tokens");
                 charge.used(if attacker.is_multiple_of(2) { 1 } else { 150 });
             }
         }

@@ -26,7 +26,7 @@ fn limiter<S: tollgate::store::Store<Error: NeverFails>>(store: S) -> Limiter<S>
 
 async fn reserve<S: tollgate::store::Store<Error: NeverFails>>(limiter: &Limiter<S>, units: u64) -> Charge {
     let mut permit = limiter.check(&Key::from("ada"), units).await.unwrap();
-    limiter.charge(&mut permit, "tokens")
+    permit.charge("tokens")
 }
 
 async fn left<S: tollgate::store::Store<Error: NeverFails>>(limiter: &Limiter<S>) -> u64 {

@@ -151,10 +151,10 @@ async fn a_refund_goes_to_the_store_that_granted() {
             let by_fallback = limiter.check(&ada, 4).await.unwrap();
             assert_eq!((left(Connection::Works).await, left(failure).await), (25, 6), "{algorithm:?}");
             inner.set(Connection::Works);
-            limiter.refund(by_fallback).await;
+            by_fallback.refund().await;
             assert_eq!((left(Connection::Works).await, left(failure).await), (25, 10), "{algorithm:?}");
             inner.set(Connection::Works);
-            limiter.refund(by_store).await;
+            by_store.refund().await;
             assert_eq!((left(Connection::Works).await, left(failure).await), (30, 10), "{algorithm:?}");
         }
     }
@@ -240,7 +240,7 @@ async fn an_awaited_fallback_store_decides() {
         assert_eq!((permit.report().share(), permit.report().statuses()[0].remaining()), (Some(THIRD), 1));
         assert_eq!(limiter.check(&ada, 2).await.unwrap_err().reason(), Reason::QuotaExceeded);
         assert_eq!(limiter.check(&ada, 4).await.unwrap_err().reason(), Reason::Unavailable);
-        limiter.refund(permit).await;
+        permit.refund().await;
         assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 3);
         let _ = limiter.check(&ada, 1).await.unwrap();
         limiter.reset(&ada).await;

@@ -27,7 +27,7 @@ async fn an_outage_logs_one_warning_and_one_line_at_its_end() {
                 let _ = limiter.look(&ada).await;
             }
         }
-        limiter.refund(permit).await;
+        permit.refund().await;
         limiter.reset(&ada).await;
         let lines = log.lines();
         let [line] = &lines[..] else { panic!("not one line but {lines:#?}") };
@@ -53,7 +53,7 @@ async fn a_failed_refund_or_reset_is_logged() {
             let permit = limiter.check(&ada, 1).await.expect("room");
             store.set(failure);
             if refund {
-                limiter.refund(permit).await;
+                permit.refund().await;
             } else {
                 limiter.reset(&ada).await;
             }

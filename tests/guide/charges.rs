@@ -258,7 +258,7 @@ async fn reserve(
     limiter: &Limiter<impl tollgate::store::Store<Error: tollgate::store::NeverFails>>,
 ) -> Charge {
     let mut permit = limiter.check(&Key::from("ada"), 100).await.unwrap();
-    limiter.charge(&mut permit, "tokens")
+    permit.charge("tokens")
 }
 
 /// The table of outages. What a fallback does is tested in `failure/charges.rs`.

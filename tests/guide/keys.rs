@@ -53,7 +53,7 @@ async fn log_in(failures: &Limiter, user: &str, is_right: impl Future<Output = b
     if !is_right.await {
         return Response::builder().status(401).body(Body::empty()).unwrap();
     }
-    failures.refund(permit).await;
+    permit.refund().await;
     Response::new(Body::from("welcome"))
 }
 

@@ -224,6 +224,6 @@ async fn a_wrapper_passes_decisions_on() {
     let store = Slow { store: MemoryStore::new(), clock: Clock::system() };
     let limiter = Limiter::new([Policy::new("api", Quota::per_minute(1))]).store(store);
     let mut permit = limiter.check(&Key::from("ada"), 1).await.unwrap();
-    let settled = limiter.charge(&mut permit, "api").settle(2).await;
+    let settled = permit.charge("api").settle(2).await;
     assert_eq!((settled.charged, settled.forgiven), (2, 0));
 }

@@ -41,7 +41,7 @@ impl LogIns {
         let by_address = self.addresses.check(&address.unwrap_or(Key::global()), cost).await?;
         let checked = self.check_in_turn(name, password).await;
         if !matches!(checked, Ok(false)) {
-            self.addresses.refund(by_address).await;
+            by_address.refund().await;
         }
         checked
     }
@@ -55,7 +55,7 @@ impl LogIns {
         sleep(Duration::from_millis(if password == "slow" { 60_000 } else { 50 })).await;
         let is_right = password == "right";
         if is_right {
-            self.names.refund(permit).await;
+            permit.refund().await;
             self.names.reset(&key).await;
         }
         Ok(is_right)

@@ -131,7 +131,7 @@ async fn looks_refunds_and_resets_show_nothing() {
     eye.take();
     let _ = limiter.look(&ada).await;
     let _ = limiter.look(&Key::from("")).await;
-    limiter.refund(permit).await;
+    permit.refund().await;
     limiter.reset(&ada).await;
     assert_eq!(eye.take(), []);
 }
@@ -143,7 +143,7 @@ async fn a_charge_shows_extensions_and_its_end_for_its_policy_only() {
     let limiter = Limiter::new(policies).store(store(&clock())).observe(eye.watch());
     let mut permit = limiter.check(&Key::from("ada"), 1).await.unwrap();
     eye.take();
-    let charge = limiter.charge(&mut permit, "p");
+    let charge = permit.charge("p");
     charge.extend(40).await.unwrap();
     charge.extend(60).await.unwrap_err();
     assert_eq!(eye.outcomes(), named(&[("p", Outcome::Allowed, 40), ("p", Outcome::Denied, 60)]));

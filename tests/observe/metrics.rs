@@ -201,7 +201,7 @@ async fn what_was_settled_and_forgiven_is_counted_in_units() {
     let work = async |limiter: &Limiter| {
         for total in [4, 500] {
             let mut permit = limiter.check(&Key::from("ada"), 10).await.unwrap();
-            limiter.charge(&mut permit, "p").settle(total).await;
+            permit.charge("p").settle(total).await;
         }
     };
     let series = exported(limiter, work, |_| {}).await;

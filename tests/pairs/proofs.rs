@@ -114,7 +114,7 @@ impl<S: Store<Error: StoreError> + UsageTotals> Pair<S> {
         let mut permits = self.use_up("charges", None).await;
         self.assert_passed(&permits, LIMIT);
         for permit in &mut permits {
-            self.limiter.charge(permit, "pair").settle(1).await;
+            permit.charge("pair").settle(1).await;
         }
         self.assert_passed(&self.use_up("charges", None).await, LIMIT - LIMIT / RESERVED);
     }

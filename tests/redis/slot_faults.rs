@@ -60,7 +60,7 @@ async fn slots_and_debts_outlive_a_failover_to_a_replica_that_has_them() {
     let [slots, tokens] = [exports(2), tokens()].map(|policy| Limiter::new([policy]).store(store.clone()));
     let held = [slots.check(&ada, 1).await.unwrap(), slots.check(&ada, 1).await.unwrap()];
     let mut reserved = tokens.check(&ada, 10).await.unwrap();
-    let settled = tokens.charge(&mut reserved, "tokens").settle(150).await;
+    let settled = reserved.charge("tokens").settle(150).await;
     assert_eq!((settled.charged, settled.debt), (150, 50));
     replicated(&sentinel).await;
     let old = sentinel.master().unwrap();
@@ -135,7 +135,7 @@ async fn no_slot_is_left_behind_by_requests_of_a_full_server() {
             server.command(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
         }
         let mut permit = limiter.check_each(&[("exports", &ada, 1), ("tokens", &ada, 1)]).await.unwrap();
-        limiter.charge(&mut permit, "tokens").settle(0).await;
+        permit.charge("tokens").settle(0).await;
     }
     server.command(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
     eventually("each slot is free", async || used(&store, &slots, "ada").await == 0).await;

@@ -79,7 +79,7 @@ async fn a_limiter_charges_refunds_and_resets_the_tier_of_a_request() {
     let _kept = limiter.check(&Head::from(&free)).await.unwrap();
     let given_back = limiter.check(&Head::from(&hourly)).await.unwrap();
     assert_eq!(left().await, [1, 3, 2], "those of one window share a state");
-    limiter.refund(given_back).await;
+    given_back.refund().await;
     assert_eq!(left().await, [1, 3, 3]);
     let (_second, _third) =
         (limiter.check(&Head::from(&pro)).await.unwrap(), limiter.check(&Head::from(&hourly)).await.unwrap());
@@ -135,7 +135,7 @@ async fn what_a_class_used_beyond_its_estimate_is_charged_by_the_whole_quota() {
                 let key = Key::from("ada");
                 let request = Request::builder().header("x-user", "ada").body(()).unwrap();
                 let mut permit = batch.check(&Head::from(&request)).await.unwrap();
-                let charge = batch.charge(&mut permit, "tokens");
+                let charge = permit.charge("tokens");
                 let settled = charge.settle(9).await;
                 assert_eq!(
                     settled,

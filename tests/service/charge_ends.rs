@@ -19,7 +19,7 @@ fn limiter<S: Store<Error: NeverFails>>(store: S) -> Limiter<S> {
 
 async fn reserve<S: Store<Error: NeverFails>>(limiter: &Limiter<S>) -> Charge {
     let mut permit = limiter.check(&Key::from("ada"), 500).await.unwrap();
-    limiter.charge(&mut permit, "tokens")
+    permit.charge("tokens")
 }
 
 async fn left<S: Store<Error: NeverFails>>(limiter: &Limiter<S>) -> u64 {
@@ -99,11 +99,11 @@ async fn a_policy_is_taken_out_of_a_permit_once() {
     let limiter = Limiter::new(policies).store(store(&clock()));
     let ada = Key::from("ada");
     let mut permit = limiter.check(&ada, 10).await.unwrap();
-    let charge = limiter.charge(&mut permit, "tokens");
-    let again = limiter.charge(&mut permit, "tokens");
+    let charge = permit.charge("tokens");
+    let again = permit.charge("tokens");
     assert_eq!((charge.reserved(), again.reserved()), (10, 0));
     assert_eq!(again.settle(50).await, Settled { charged: 0, debt: 0, forgiven: 50, unknown: 0 });
-    limiter.refund(permit).await;
+    permit.refund().await;
     let left = async || {
         limiter
             .look(&ada)
@@ -125,7 +125,7 @@ async fn a_policy_is_taken_out_of_a_permit_once() {
 async fn a_permit_that_cost_nothing_is_charged_what_was_used() {
     let limiter = limiter(store(&clock()));
     let mut permit = limiter.check(&Key::from("ada"), 0).await.unwrap();
-    let charge = limiter.charge(&mut permit, "tokens");
+    let charge = permit.charge("tokens");
     assert!(charge.extend(2_000).await.is_err());
     assert_eq!(charge.settle(137).await, Settled { charged: 137, debt: 0, forgiven: 0, unknown: 0 });
     assert_eq!(left(&limiter).await, 863);
@@ -140,8 +140,8 @@ async fn what_was_taken_out_of_a_permit_is_not_settled_by_the_response() {
     let limiter = RequestLimiter::new([rule("a"), rule("b")]).store(store(&clock()));
     let request = Request::new(());
     let mut permit = limiter.check(&Head::from(&request)).await.unwrap();
-    limiter.charge(&mut permit, "a").settle(200).await;
-    limiter.settle_by(permit, &ResponseHead::from(&Response::new(())));
+    permit.charge("a").settle(200).await;
+    permit.settle_by(&ResponseHead::from(&Response::new(())));
     let report = limiter.look(&Head::from(&request)).await.unwrap();
     assert_eq!([0, 1].map(|n| report.statuses()[n].remaining()), [800, 863]);
 }
@@ -169,7 +169,7 @@ async fn charges_that_settle_at_once_are_each_counted() {
             let limiter = limiter.clone();
             async move {
                 let mut permit = limiter.check(&Key::from("ada"), 100).await.unwrap();
-                let charge = limiter.charge(&mut permit, "tokens");
+                let charge = permit.charge("tokens");
                 match n % 3 {
                     0 => drop(charge.settle(n % 200).await),
                     1 => charge.used(n % 200),

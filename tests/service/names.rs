@@ -30,8 +30,8 @@ async fn a_rule_that_is_renamed_or_unblocked_is_an_error_and_no_panic() {
     }
     layer.replace(per_user("renamed", 5)).unwrap();
     let mut newer = layer.limiter().check(&Head::from(&ada)).await.unwrap();
-    assert_eq!(layer.limiter().try_charge(&mut newer, "api").unwrap_err(), unknown);
-    let charge = layer.limiter().try_charge(&mut permit, "api").unwrap();
+    assert_eq!(newer.try_charge("api").unwrap_err(), unknown);
+    let charge = permit.try_charge("api").unwrap();
     assert_eq!((charge.policy(), charge.reserved()), ("api", 1), "the permit is of the rule's own time");
 }
 
@@ -47,7 +47,7 @@ async fn blocks_of_a_rule_in_shadow_are_those_of_its_enforced_namesake() {
     let refused = enforced.check(&Head::from(&ada)).await.unwrap_err();
     assert_eq!(refused.reason(), Reason::Blocked);
     let mut permit = canary.check(&Head::from(&ada)).await.unwrap();
-    let charge = canary.charge(&mut permit, "api");
+    let charge = permit.charge("api");
     assert_eq!((charge.policy(), charge.reserved()), ("api", 0), "in shadow a request is charged nothing");
     canary.unblock("api", &key).await;
     assert_eq!(enforced.blocked("api", &key).await, None);
@@ -68,8 +68,8 @@ async fn a_limiter_reports_names_that_it_does_not_have() {
         assert_eq!(&limiter.try_until_ready_each(&costs, Duration::ZERO).await.unwrap_err(), error);
     }
     let mut permit = limiter.try_check_each(&[("b", &key, 2), ("a", &key, 1)]).await.unwrap().unwrap();
-    assert_eq!(limiter.try_charge(&mut permit, "c").unwrap_err(), unknown);
-    assert_eq!(limiter.try_charge(&mut permit, "b").unwrap().reserved(), 2);
+    assert_eq!(permit.try_charge("c").unwrap_err(), unknown);
+    assert_eq!(permit.try_charge("b").unwrap().reserved(), 2);
     let report = limiter.try_look_each(&[("a", &key)]).await.unwrap().unwrap();
     assert_eq!(report.policies().map(Policy::name).collect::<Vec<_>>(), ["a"]);
     let no_key = limiter.try_check_each(&[("a", &Key::from(""), 1)]).await.unwrap().unwrap_err();

@@ -287,24 +287,26 @@ async fn a_permit_is_settled_by_the_rules_that_granted_it() {
         let rule = per_minute(name, 60).by(user()).cost(move |_| cost);
         rule.count_if(|response| response.status() == StatusCode::NOT_FOUND)
     };
+    let (ada, seen) = (request("ada"), Arc::<Mutex<Vec<String>>>::default());
+    let settled = Arc::clone(&seen);
     let layer = RateLimitLayer::new([failures("a", 1), failures("b", 7), per_user("gone", 60)])
-        .store(store(&clock()));
-    let (ada, seen) = (request("ada"), Arc::new(AtomicU64::new(0)));
+        .store(store(&clock()))
+        .observe(move |decision| {
+            if decision.outcome() == Outcome::Settled {
+                settled.lock().unwrap().push(decision.policy().name().to_owned());
+            }
+        });
     let check = async || layer.limiter().check(&Head::from(&ada)).await.unwrap();
     let (first, mut second, mut third) = (check().await, check().await, check().await);
-    let count = Arc::clone(&seen);
     layer.replace([failures("b", 7), failures("a", 1)]).unwrap();
-    let limiter = layer.limiter().observe(move |_| {
-        count.fetch_add(1, Ordering::Relaxed);
-    });
 
-    limiter.settle_by(first, &tollgate::charge::ResponseHead::from(&Response::new(())));
-    limiter.charge(&mut second, "b").settle(0).await;
-    limiter.charge(&mut third, "gone").settle(0).await;
-    let report = limiter.look(&Head::from(&ada)).await.unwrap();
+    first.settle_by(&tollgate::charge::ResponseHead::from(&Response::new(())));
+    second.charge("b").settle(0).await;
+    third.charge("gone").settle(0).await;
+    let report = layer.limiter().look(&Head::from(&ada)).await.unwrap();
     let left = ["a", "b"].map(|name| report.get(name).unwrap().1.remaining());
     assert_eq!(left, [58, 53]);
-    assert_eq!(seen.load(Ordering::Relaxed), 0, "its numbers are of other rules");
+    assert_eq!(*seen.lock().unwrap(), ["a", "b", "b", "gone"], "numbers of other rules would name others");
 }
 
 /// Shorter and longer, back and forth, while requests run.

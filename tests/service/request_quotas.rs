@@ -120,7 +120,7 @@ async fn it_comes_before_tiers_and_keeps_classes_and_corrections() {
     assert_eq!(left(batch(Quota::per_minute(4))).await, 1, "a class keeps one unit of a small quota");
     let permit = limiter.check(&Head::from(&request(Some(Quota::per_minute(40))))).await.unwrap();
     let response = http::Response::new(());
-    limiter.settle_by(permit, &tollgate::charge::ResponseHead::from(&response));
+    permit.settle_by(&tollgate::charge::ResponseHead::from(&response));
     assert_eq!(state(&limiter, Quota::per_minute(40)).await, (40, 40), "what did not fail is refunded");
 }
 

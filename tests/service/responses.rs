@@ -334,8 +334,8 @@ async fn a_layer_and_its_limiter_share_their_state() {
     assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 2);
     let (one, other) = (limiter.check(&ada).await.unwrap(), limiter.check(&ada).await.unwrap());
     assert_eq!(call(&mut service, request("ada")).await.status(), 429);
-    limiter.refund(one).await;
-    limiter.refund(other).await;
+    one.refund().await;
+    other.refund().await;
     assert_eq!(call(&mut service, request("ada")).await.status(), 200);
     limiter.reset(&Key::from("ada")).await;
     assert_eq!(limiter.look(&ada).await.unwrap().statuses()[0].remaining(), 3);

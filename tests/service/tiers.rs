@@ -297,7 +297,7 @@ async fn a_permit_is_refunded_to_the_tier_that_it_charged() {
         };
         let permit = limiter.check(&Head::from(&daily)).await.unwrap();
         assert_eq!((left(&daily).await, left(&own).await), (3, 4), "{algorithm:?}");
-        limiter.refund(permit).await;
+        permit.refund().await;
         assert_eq!((left(&daily).await, left(&own).await), (4, 4), "{algorithm:?}");
     }
 }

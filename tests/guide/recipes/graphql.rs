@@ -30,7 +30,7 @@ async fn graphql(
     let mut permit = fields.check(&Key::from(user.id), estimate).await?;
     let (answer, used) = execute(&query).await;
     // Less than estimated is given back, and more is owed.
-    fields.charge(&mut permit, "fields").settle(used).await;
+    permit.charge("fields").settle(used).await;
     Ok(answer)
 }
 

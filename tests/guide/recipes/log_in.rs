@@ -37,7 +37,7 @@ async fn log_in(State(limits): State<Limits>, mut parts: Parts, body: String) ->
     if matches!(checked, Ok(false)) {
         return Ok(StatusCode::UNAUTHORIZED.into_response());
     }
-    limits.addresses.refund(by_address).await;
+    by_address.refund().await;
     checked.map(|_| "welcome".into_response())
 }
 
@@ -47,7 +47,7 @@ async fn check_in_turn(limits: &Limits, head: &Head<'_>, name: &str, password: &
     let by_name = limits.names.check(head).await?;
     let is_right = is_right(name, password).await;
     if is_right {
-        limits.names.refund(by_name).await;
+        by_name.refund().await;
     }
     Ok(is_right)
 }

@@ -88,7 +88,7 @@ where
     };
     let used = (gateway.model)(&ask);
     for policy in ["tokens", "team-tokens"] {
-        gateway.limits.charge(&mut permit, policy).settle(used).await;
+        permit.charge(policy).settle(used).await;
     }
     Ok(Ok(format!("{used} tokens")))
 }

@@ -35,7 +35,7 @@ async fn log_in(
     if password != "right" {
         return Ok(StatusCode::UNAUTHORIZED);
     }
-    failures.refund(permit).await;
+    permit.refund().await;
     Ok(StatusCode::OK)
 }
 

@@ -36,7 +36,7 @@ pub use crate::rule::response_head::ResponseHead;
 /// - [`settle`](Charge::settle) corrects the charge to the total.
 ///
 /// With the feature `axum` a handler takes it as an argument. Elsewhere it is in the request's
-/// extensions: see [`Charges`]. A [`Limiter`](crate::Limiter::charge) makes it of a permit.
+/// extensions: see [`Charges`]. A [`Permit`](crate::Permit::charge) of a limiter has it.
 ///
 /// Clones are handles of one charge, and it may move into the body of the response. **The drop of
 /// the last clone settles a charge that `settle` has not**, to what `used` has counted. A client

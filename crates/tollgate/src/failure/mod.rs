@@ -105,7 +105,7 @@
 //! - Under `fail_open` and `fail_closed`, the [`Report`](crate::Report) of a
 //!   [look](crate::Limiter::look), or of a request that passed, has no statuses. Under a fallback
 //!   it shows the share: [`Report::share`](crate::Report::share).
-//! - What the store granted cannot be [refunded](crate::Limiter::refund) to it and stays charged. A
+//! - What the store granted cannot be [refunded](crate::Permit::refund) to it and stays charged. A
 //!   [reset](crate::Limiter::reset) does not reach the store. An open circuit refuses both until
 //!   the next probe is due. What a fallback granted is refunded
 //!   to the fallback, even if the store is back. What passed open has no refund: no charge is

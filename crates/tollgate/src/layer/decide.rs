@@ -213,8 +213,8 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         if verdict.delay().is_zero() {
             return Next::Pass(extras);
         }
-        let permit = Permit::new(decider.report(asks, verdict), asks.into(), Slot::default());
-        Next::Delay(verdict.delay(), QueuePlace::new(decider, permit), extras)
+        let permit = Permit::new(decider, asks.into(), verdict, Slot::default());
+        Next::Delay(verdict.delay(), QueuePlace::new(permit), extras)
     }
 
     fn extras<B>(&self, request: &mut Request<B>, asks: &[Ask], verdict: &Verdict) -> Extras {

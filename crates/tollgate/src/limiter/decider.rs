@@ -205,18 +205,15 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// The permit or the denial that a verdict means.
     pub(super) fn permit(&self, asks: Asks, verdict: &Verdict, slot: Slot) -> Result<Permit, Denial> {
-        let report = self.report(&asks, verdict);
-        if verdict.is_granted() { Ok(Permit::new(report, asks, slot)) } else { Err(Denial::of(report)) }
+        if verdict.is_granted() {
+            return Ok(Permit::new(self, asks, verdict, slot));
+        }
+        Err(Denial::of(self.report(&asks, verdict)))
     }
 
     pub(super) async fn look(&self, asks: &[Ask]) -> Report {
         let verdict = self.acquire(asks, Times::LOOK, None).wait().await.unwrap_or_else(NeverFails::never);
         self.report(asks, &verdict)
-    }
-
-    /// Refunds all that a permit was charged.
-    pub(super) async fn refund(&self, permit: &Permit) {
-        let Ok(()) = permit.refund(&self.engine.cold).await;
     }
 
     /// Forgets what a key has used.

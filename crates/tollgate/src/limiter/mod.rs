@@ -11,7 +11,6 @@ pub(crate) mod queue_place;
 mod refusal;
 pub(crate) mod replacement;
 mod request;
-mod settle;
 mod shadow;
 mod turn;
 mod until_ready;
@@ -22,7 +21,6 @@ use std::time::Duration;
 use tollgate_core::{Key, Policy, Store};
 
 use self::decider::Decider;
-use crate::charge::Charge;
 use crate::denial::Denial;
 use crate::extract::global;
 use crate::memory::MemoryStore;
@@ -364,48 +362,6 @@ where
         Ok(self.decider.admit(self.asks_of_each(each)?, Some(at_most)).await)
     }
 
-    /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
-    /// The permit must be from this limiter or a clone, because only its store has charged it.
-    pub async fn refund(&self, permit: Permit) {
-        self.decider.refund(&permit).await;
-    }
-
-    /// Takes what one policy charged a permit, for work whose cost is known only at its end: see
-    /// [`Charge`]. The other policies keep what they charged, and a [refund](Limiter::refund) of
-    /// the permit leaves this policy out. On a [leased](crate::StoreExt::leased) store, make the
-    /// policy [`reserved`](Policy::reserved).
-    ///
-    /// ```
-    /// use tollgate::{Key, Limiter, Policy, Quota};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
-    /// let tokens = Limiter::new([Policy::new("tokens", Quota::per_minute(1_000))]);
-    /// let user = Key::from("ada");
-    ///
-    /// let mut permit = tokens.check(&user, 500).await?;
-    /// let charge = tokens.charge(&mut permit, "tokens");
-    /// // The work, which uses less.
-    /// charge.settle(137).await;
-    /// assert_eq!(tokens.look(&user).await?.statuses()[0].remaining(), 863);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Panics
-    /// If the permit is of a limiter without a policy of that name.
-    #[track_caller]
-    pub fn charge(&self, permit: &mut Permit, policy: &str) -> Charge {
-        or_panic(self.try_charge(permit, policy))
-    }
-
-    /// [`Limiter::charge`] for a name that is known only at run time.
-    ///
-    /// # Errors
-    /// [`SetupError::UnknownPolicy`]. The permit keeps all charges then.
-    pub fn try_charge(&self, permit: &mut Permit, policy: &str) -> Result<Charge, SetupError> {
-        self.decider.charge_of(permit, policy)
-    }
-
     /// Releases the slots that requests of this process hold of policies of [requests in
     /// flight](Policy::in_flight), and waits until the store has answered. For a process that stops
     /// and does not wait for its requests: other processes need not wait for the end of their times
@@ -421,7 +377,7 @@ where
     }
 
     /// Forgets what `key` has used of every policy. Requests that hold a [slot](crate::Slot) go on,
-    /// and as many others may start. Do not [refund](Limiter::refund) a permit from
+    /// and as many others may start. Do not [refund](Permit::refund) a permit from
     /// before: that would return what others were charged since.
     ///
     /// The empty key belongs to no caller, and this does nothing for it.

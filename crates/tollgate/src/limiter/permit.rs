@@ -1,34 +1,43 @@
-//! A request that was charged, with what a refund of it needs.
+//! A request that was charged, and what becomes of its charges.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{End, Grant, Store};
+use tollgate_core::{End, Grant, Store, Verdict};
 
 use super::asking::Claimed;
-use crate::charge::GrantStamp;
-use crate::in_flight::Slot;
-use crate::never_fails::ColdStore;
+use super::decider::Decider;
+use crate::charge::{Charge, Corrected, GrantStamp, ResponseHead};
+use crate::cold::Cold;
+use crate::in_flight::{HeldUntilDropped, Slot};
 use crate::plan::{Ask, Asks, PolicyRef};
 use crate::report::Report;
+use crate::setup_error::{SetupError, or_panic};
 
-/// A request that was charged and may pass.
+/// A request that was charged and may pass. Dropped, it keeps its charges and releases its
+/// [slots](Permit::slot).
 #[must_use = "a leaky bucket asks for a delay before the request passes: see `delay`"]
 pub struct Permit {
-    pub(crate) report: Report,
+    pub(super) report: Report,
     /// `None` for what was taken out.
     asks: SmallVec<[Option<Ask>; 4]>,
     delay: Duration,
     slot: Slot,
+    cold: Cold,
 }
 
 impl Permit {
     /// The permit of a set that was granted, with the slots that it holds.
-    pub(crate) fn new(report: Report, asks: Asks, slot: Slot) -> Permit {
-        let delay = report.verdict().delay();
-        Permit { report, asks: asks.into_iter().map(Some).collect(), delay, slot }
+    pub(crate) fn new<S>(decider: &Decider<S>, asks: Asks, verdict: &Verdict, slot: Slot) -> Permit {
+        Permit {
+            report: decider.report(&asks, verdict),
+            asks: asks.into_iter().map(Some).collect(),
+            delay: verdict.delay(),
+            slot,
+            cold: decider.cold(),
+        }
     }
 
     /// The permit after its delay.
@@ -36,8 +45,13 @@ impl Permit {
         Permit { delay: Duration::ZERO, ..self }
     }
 
-    /// Gives back what it was charged, but for what was [taken](Permit::take).
-    pub(crate) fn refund(&self, store: &ColdStore) -> impl End<(), Infallible> + use<> {
+    /// Returns the units of each policy to the store that granted them, as far as the algorithms
+    /// allow: see [`Store::refund`]. What a [charge](Permit::charge) has taken stays out.
+    pub async fn refund(self) {
+        let Ok(()) = self.give_back().await;
+    }
+
+    pub(super) fn give_back(&self) -> impl End<(), Infallible> + use<> {
         let grants: SmallVec<[Grant<'_>; 4]> = self
             .asks
             .iter()
@@ -51,7 +65,7 @@ impl Permit {
             })
             .collect();
         // None if no rule applied, or if a failure policy decided.
-        let refund = (!grants.is_empty()).then(|| store.refund(&grants));
+        let refund = (!grants.is_empty()).then(|| self.cold.store.refund(&grants));
         async move {
             match refund {
                 Some(refund) => refund.await,
@@ -60,22 +74,73 @@ impl Permit {
         }
     }
 
-    /// What a store granted for the ask at this place. `None` if a failure policy decided.
-    pub(crate) fn granted(&self, at: usize) -> Option<GrantStamp> {
-        let stamp = self.report.statuses().get(at)?.stamp();
-        Some(GrantStamp { stamp, share: self.report.share() })
+    /// Takes what one policy charged, for work whose cost is known only at its end: see [`Charge`].
+    /// The other policies keep what they charged, and a [refund](Permit::refund) leaves this one
+    /// out. A rule that did not apply to the request, or is in shadow, charged nothing. On a
+    /// [leased](crate::StoreExt::leased) store, make the policy
+    /// [`reserved`](crate::Policy::reserved).
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
+    /// let tokens = Limiter::new([Policy::new("tokens", Quota::per_minute(1_000))]);
+    /// let user = Key::from("ada");
+    ///
+    /// let mut permit = tokens.check(&user, 500).await?;
+    /// let charge = permit.charge("tokens");
+    /// // The work, which uses less.
+    /// charge.settle(137).await;
+    /// assert_eq!(tokens.look(&user).await?.statuses()[0].remaining(), 863);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If no rule that decided about the permit has a policy of that name.
+    #[track_caller]
+    pub fn charge(&mut self, policy: &str) -> Charge {
+        or_panic(self.try_charge(policy))
     }
 
-    /// Takes what one policy charged out of this permit, once: a refund leaves it out then.
-    pub(crate) fn take(&mut self, is_it: impl Fn(&PolicyRef) -> bool) -> Option<(Ask, Option<GrantStamp>)> {
+    /// [`Permit::charge`] for a name that is known only at run time, or that a file may rename.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownPolicy`]. The permit keeps all charges then.
+    pub fn try_charge(&mut self, policy: &str) -> Result<Charge, SetupError> {
+        let rule = self.cold.plan.number_of(policy)?;
+        let plan = self.cold.plan.clone();
+        Ok(match self.take(|policy| plan.rule_of(policy) == rule) {
+            // A slot comes back with its permit.
+            Some((Ask { policy, key, cost }, granted)) if !plan.policy(&policy).is_in_flight() => {
+                Charge::new(&self.cold, policy, Some(key), cost, granted)
+            }
+            _ => Charge::new(&self.cold, rule.into(), None, 0, None),
+        })
+    }
+
+    /// Settles it by the response that its request got: what [`Rule::count_if`] and
+    /// [`Rule::cost_by`] say. Other rules keep what they charged, and what was taken out is not
+    /// settled again. A layer does this by itself.
+    ///
+    /// [`Rule::count_if`]: crate::Rule::count_if
+    /// [`Rule::cost_by`]: crate::Rule::cost_by
+    pub fn settle_by(mut self, response: &ResponseHead<'_>) {
+        let mut slot = HeldUntilDropped::new(self.slot.clone());
+        let (asks, granted): (Asks, SmallVec<[Option<GrantStamp>; 4]>) =
+            std::iter::from_fn(|| self.take(|_| true)).unzip();
+        let charges = Corrected::open(&self.cold, &asks, |at| granted[at]);
+        slot.correct_first(charges.by_response.settle_by(response));
+    }
+
+    /// Takes what one policy charged, once, with what a store granted. `None` for that if a failure
+    /// policy decided.
+    fn take(&mut self, is_it: impl Fn(&PolicyRef) -> bool) -> Option<(Ask, Option<GrantStamp>)> {
         let is_it = |ask: &Option<Ask>| ask.as_ref().is_some_and(|ask| is_it(&ask.policy));
         let at = self.asks.iter().position(is_it)?;
-        Some((self.asks[at].take()?, self.granted(at)))
-    }
-
-    /// Takes all that is left, with what a store granted for each.
-    pub(crate) fn take_all(mut self) -> (Asks, SmallVec<[Option<GrantStamp>; 4]>) {
-        std::iter::from_fn(|| self.take(|_| true)).unzip()
+        let share = self.report.share();
+        let status = self.report.statuses().get(at);
+        Some((self.asks[at].take()?, status.map(|status| GrantStamp { stamp: status.stamp(), share })))
     }
 
     /// The verdict, and the slots that it granted.

@@ -1,24 +1,19 @@
 //! The place of a delayed request in the queue of a leaky bucket.
 
-use tollgate_core::Store;
-
-use super::decider::Decider;
 use super::permit::Permit;
 use crate::ending::Home;
-use crate::never_fails::ColdStore;
 
 /// The charge of a delayed request. Refunded if this is dropped before the request passes, because
 /// the caller has left.
 pub(crate) struct QueuePlace {
-    store: ColdStore,
     /// `None` once the request has passed.
     permit: Option<Permit>,
     home: Home,
 }
 
 impl QueuePlace {
-    pub(crate) fn new<S: Store>(decider: &Decider<S>, permit: Permit) -> QueuePlace {
-        QueuePlace { store: decider.engine.cold.clone(), permit: Some(permit), home: Home::here() }
+    pub(crate) fn new(permit: Permit) -> QueuePlace {
+        QueuePlace { permit: Some(permit), home: Home::here() }
     }
 
     /// Keeps the charge, because the request passes.
@@ -30,6 +25,6 @@ impl QueuePlace {
 impl Drop for QueuePlace {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
-        self.home.end(|| permit.refund(&self.store));
+        self.home.end(|| permit.give_back());
     }
 }

@@ -7,10 +7,8 @@ use tollgate_core::{Key, Policy, Store};
 use super::decider::Decider;
 use super::permit::Permit;
 use super::replacement::Successors;
-use crate::charge::{Charge, Corrected, ResponseHead};
 use crate::denial::Denial;
 use crate::extract::Head;
-use crate::in_flight::HeldUntilDropped;
 use crate::memory::MemoryStore;
 use crate::never_fails::NeverFails;
 use crate::observe::Decision;
@@ -188,46 +186,6 @@ where
         self.ask_in_turn(head, Some(at_most)).await
     }
 
-    /// Refunds what a permit was charged, as far as the algorithms allow: see [`Store::refund`].
-    /// The permit must be from this limiter or a clone, because only its store has charged it.
-    pub async fn refund(&self, permit: Permit) {
-        self.decider.refund(&permit).await;
-    }
-
-    /// Takes what the policy of one rule charged a permit: see
-    /// [`Limiter::charge`](crate::Limiter::charge). A rule that did not apply to the request, or is
-    /// in shadow, charged nothing.
-    ///
-    /// # Panics
-    /// If [`RequestLimiter::try_charge`] would return an error.
-    #[track_caller]
-    pub fn charge(&self, permit: &mut Permit, policy: &str) -> Charge {
-        or_panic(self.try_charge(permit, policy))
-    }
-
-    /// [`RequestLimiter::charge`] for rules that a file may rename or remove.
-    ///
-    /// # Errors
-    /// [`SetupError::UnknownPolicy`] if no rule that decided about the permit has a policy of that
-    /// name. The permit keeps all charges then.
-    pub fn try_charge(&self, permit: &mut Permit, policy: &str) -> Result<Charge, SetupError> {
-        self.decider.charge_of(permit, policy)
-    }
-
-    /// Settles a permit by the response that its request got: what [`Rule::count_if`] and
-    /// [`Rule::cost_by`] say. Other rules keep what they charged, and what was taken out of the
-    /// permit is not settled again. A layer does this by itself.
-    ///
-    /// [`Rule::count_if`]: crate::Rule::count_if
-    /// [`Rule::cost_by`]: crate::Rule::cost_by
-    pub fn settle_by(&self, permit: Permit, response: &ResponseHead<'_>) {
-        let cold = self.decider.cold_of(&permit);
-        let mut slot = HeldUntilDropped::new(permit.slot().clone());
-        let (asks, granted) = permit.take_all();
-        let charges = Corrected::open(&cold, &asks, |at| granted[at]);
-        slot.correct_first(charges.by_response.settle_by(response));
-    }
-
     /// Releases the slots that requests of this process hold: see
     /// [`Limiter::give_back`](crate::Limiter::give_back).
     pub async fn give_back(&self) {
@@ -235,7 +193,7 @@ where
     }
 
     /// Forgets what `key` has used of every rule, in all of its tiers. Do not
-    /// [refund](RequestLimiter::refund) a permit from before: that would return what others were
+    /// [refund](Permit::refund) a permit from before: that would return what others were
     /// charged since.
     ///
     /// The empty key belongs to no caller, and this does nothing for it. With

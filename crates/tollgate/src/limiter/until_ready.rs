@@ -296,7 +296,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         if delay.is_zero() {
             return permit;
         }
-        let mut place = QueuePlace::new(self, permit);
+        let mut place = QueuePlace::new(permit);
         sleep(delay).await;
         place.keep().expect("it is kept once").delayed()
     }
