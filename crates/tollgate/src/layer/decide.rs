@@ -213,7 +213,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         if verdict.delay().is_zero() {
             return Next::Pass(extras);
         }
-        let permit = Permit::new(decider, asks.into(), verdict, Slot::default());
+        let permit = Permit::new(decider.report(asks, verdict), asks.into(), Slot::default(), decider.cold());
         Next::Delay(verdict.delay(), QueuePlace::new(permit), extras)
     }
 

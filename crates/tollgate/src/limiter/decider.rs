@@ -205,10 +205,11 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// The permit or the denial that a verdict means.
     pub(super) fn permit(&self, asks: Asks, verdict: &Verdict, slot: Slot) -> Result<Permit, Denial> {
-        if verdict.is_granted() {
-            return Ok(Permit::new(self, asks, verdict, slot));
+        let report = self.report(&asks, verdict);
+        match verdict.is_granted() {
+            true => Ok(Permit::new(report, asks, slot, self.cold())),
+            false => Err(Denial::of(report)),
         }
-        Err(Denial::of(self.report(&asks, verdict)))
     }
 
     pub(super) async fn look(&self, asks: &[Ask]) -> Report {

@@ -5,10 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{End, Grant, Store, Verdict};
+use tollgate_core::{End, Grant, Store};
 
 use super::asking::Claimed;
-use super::decider::Decider;
 use crate::charge::{Charge, Corrected, GrantStamp, ResponseHead};
 use crate::cold::Cold;
 use crate::in_flight::{HeldUntilDropped, Slot};
@@ -30,14 +29,9 @@ pub struct Permit {
 
 impl Permit {
     /// The permit of a set that was granted, with the slots that it holds.
-    pub(crate) fn new<S>(decider: &Decider<S>, asks: Asks, verdict: &Verdict, slot: Slot) -> Permit {
-        Permit {
-            report: decider.report(&asks, verdict),
-            asks: asks.into_iter().map(Some).collect(),
-            delay: verdict.delay(),
-            slot,
-            cold: decider.cold(),
-        }
+    pub(crate) fn new(report: Report, asks: Asks, slot: Slot, cold: Cold) -> Permit {
+        let delay = report.verdict().delay();
+        Permit { report, asks: asks.into_iter().map(Some).collect(), delay, slot, cold }
     }
 
     /// The permit after its delay.
