@@ -77,7 +77,11 @@ async fn windows_end_on(kind: Kind) {
                     match answer.stamp {
                         Some(stamp) if stamp == used.0 => used.1 += 1,
                         Some(stamp) => {
-                            assert!(answer.decided_at >= used.0 + length, "{what}: forgotten early");
+                            let (now, before) = (answer.decided_at, used.0);
+                            assert!(
+                                now >= before + length,
+                                "{what}: {before} forgotten at {now} for {stamp}"
+                            );
                             used = (stamp, 1);
                         }
                         None => assert_eq!(used.1, LIMIT, "{what}: denied with units left"),
