@@ -51,8 +51,8 @@ async fn a_lost_server_is_not_flooded_with_connection_attempts() {
         });
     }
     sleep(10 * TICK).await;
-    // Some stores have one more than callers: whoever finds no connection free opens one, also while
-    // another is being opened. The pool holds eight more than callers at most.
+    // A store may have more connections than callers: what finds none free opens one, also while
+    // another is being opened. The pool holds eight more at most.
     let connections = proxy.accepted();
     assert!(connections <= (CALLERS + 8) * STORES, "{connections} connections of {STORES} stores");
 

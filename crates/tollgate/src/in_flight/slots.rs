@@ -183,7 +183,7 @@ impl SlotBook {
 
     /// Renews slots in a task of its own, so that a call without an answer holds up no other.
     fn renew(&self, due: Vec<Arc<HeldSlot>>, sent: Instant) {
-        // Kept until the task ends, since the grants borrow from it.
+        // The grants borrow from these, and the report has the others.
         let held = due.clone();
         let grants: Vec<Grant<'_>> = held.iter().map(|held| held.claim.grant()).collect();
         let unanswered = UnansweredRenewals { held: Mutex::new(due.into_iter().map(Some).collect()), sent };
