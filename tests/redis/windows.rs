@@ -73,6 +73,8 @@ async fn windows_end_on(kind: Kind) {
                 let length =
                     if matches!(policy.algorithm(), Algorithm::CalendarWindow { .. }) { 0 } else { window };
                 let mut used = (0, 0);
+                // A clock that steps back ends a key early: Redis before 7.0 reads it twice.
+                let mut latest = 0;
                 for answer in answers {
                     match answer.stamp {
                         Some(stamp) if stamp == used.0 => used.1 += 1,
@@ -80,12 +82,13 @@ async fn windows_end_on(kind: Kind) {
                             let (now, before) = (answer.decided_at, used.0);
                             assert!(
                                 now >= before + length,
-                                "{what}: {before} forgotten at {now} for {stamp}"
+                                "{what}: {before} forgotten at {now} for {stamp}, the last answer of {latest}"
                             );
                             used = (stamp, 1);
                         }
                         None => assert_eq!(used.1, LIMIT, "{what}: denied with units left"),
                     }
+                    latest = answer.decided_at;
                 }
             }
             Algorithm::SlidingWindow => {

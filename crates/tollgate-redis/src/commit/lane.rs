@@ -162,33 +162,49 @@ impl<L: Load> Lane<L> {
     }
 
     pub(super) async fn run(mut self) {
-        while let Some(has_room) = self.group.next_has_room(self.hash_slot) {
+        let group = Arc::clone(&self.group);
+        let mut next = self.next_has_room();
+        while let Some(has_room) = next {
             if has_room {
                 // Callers that were just answered often ask again at once, and this call can still
                 // carry them: 1.2 × as many decisions (peers, 64 tasks).
                 yield_once().await;
             }
             // First a connection: until there is one, requests go on gathering.
-            let connection = self.group.context.link.connection(self.hash_slot).await;
-            let turn = self.group.turn().await;
-            let began = self.group.context.waits.now();
-            let Some(call) = Call::next(&self.group, self.hash_slot) else { continue };
-            match call.send(connection, self.hash_slot, None).await {
+            let connection = group.context.link.connection(self.hash_slot).await;
+            let turn = group.turn().await;
+            let began = group.context.waits.now();
+            let Some(call) = Call::next(&group, self.hash_slot) else {
+                drop(connection);
+                next = self.next_has_room();
+                continue;
+            };
+            let answer = call.send(connection, self.hash_slot, None).await;
+            // Before the callers are answered: one that asks again at once would find a lane that
+            // is still open, and start another, which opens a connection that nobody needs.
+            next = self.next_has_room();
+            match answer {
                 Err(error) if error.is_try_again() => {
                     // Nothing was executed. Each part goes alone, so that only the keys that move
                     // are held up.
                     for call in call.split() {
-                        self.group.context.runtime.spawn(call.run_alone(self.hash_slot));
+                        group.context.runtime.spawn(call.run_alone(self.hash_slot));
                     }
                 }
                 answer => call.answer(answer),
             }
             if turn.is_some() {
                 // At most half of the time is that of rules in shadow, and less on a busy server.
-                sleep(span(began, self.group.context.waits.now())).await;
+                sleep(span(began, group.context.waits.now())).await;
             }
         }
-        self.is_closed = true;
+    }
+
+    /// [`Group::next_has_room`]. After `None` the lane is closed.
+    fn next_has_room(&mut self) -> Option<bool> {
+        let next = self.group.next_has_room(self.hash_slot);
+        self.is_closed = next.is_none();
+        next
     }
 }
 
