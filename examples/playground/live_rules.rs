@@ -176,8 +176,8 @@ impl LiveRules {
     pub(crate) fn follow(&self, layer: &RateLimitLayer<AnyStore>) {
         let mut lists = lock(&self.0);
         let Some(read) = &lists.read else { return };
-        let limiter = layer.limiter();
-        if read.iter().all(|rule| limiter.policies().any(|used| used == rule.policy())) {
+        let used = layer.limiter().policies();
+        if read.iter().all(|rule| used.contains(rule.policy())) {
             lists.use_read();
         }
     }

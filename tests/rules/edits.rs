@@ -47,7 +47,7 @@ impl Watched {
     }
 
     fn limit(&self) -> u64 {
-        self.layer.limiter().policies().next().unwrap().quota().limit()
+        self.layer.limiter().policies()[0].quota().limit()
     }
 
     fn error(&self) -> String {

@@ -57,6 +57,30 @@ async fn services_and_clones_from_before_follow() {
 }
 
 #[tokio::test]
+async fn a_limiter_follows_its_layer_and_replaces_its_rules() {
+    let api = |limit| a_minute("api", Algorithm::FIXED_WINDOW, limit).by(user());
+    let layer = RateLimitLayer::new(api(2)).store(store(&clock()));
+    let (limiter, mut service) = (layer.limiter(), layer.layer(service_fn(ok)));
+    let changed = limiter.clone().observe(|_| {});
+
+    layer.replace(api(5)).unwrap();
+    assert_eq!((limiter.version(), limiter.policies()[0].capacity()), (2, 5));
+    let changes = limiter.clone().replace(api(9)).unwrap();
+    assert_eq!((changes.version(), changes.of("api")), (3, Some(RuleChange::Changed)));
+    assert_eq!(layer.version(), 3);
+    assert_eq!(
+        field(&call(&mut service, request("ada")).await, "ratelimit-policy"),
+        Some("\"api\";q=9;w=60")
+    );
+
+    assert_eq!((changed.version(), changed.policies()[0].capacity()), (1, 2), "it has rules of its own");
+    let left = changed.look(&Head::from(&request("ada"))).await.unwrap().statuses()[0].remaining();
+    assert_eq!(left, 1, "on the same state");
+    limiter.replace([api(1), api(2)]).unwrap_err();
+    assert_eq!(limiter.version(), 3);
+}
+
+#[tokio::test]
 async fn a_changed_layer_leaves_its_services_alone() {
     let layer = RateLimitLayer::new(per_user("api", 2));
     let mut service = layer.layer(service_fn(ok));
@@ -117,7 +141,7 @@ async fn an_invalid_set_changes_nothing() {
     let policy = per_minute("one", 1);
     assert_eq!(unsupported, SetupError::Unsupported(policy, PolicyError::ShareOfNothing));
     assert_eq!(layer.version(), 1);
-    assert_eq!(layer.limiter().policies().next().unwrap().quota(), Quota::per_minute(2));
+    assert_eq!(layer.limiter().policies()[0].quota(), Quota::per_minute(2));
 }
 
 #[test]
@@ -480,14 +504,14 @@ async fn a_shorter_wait_counts_from_its_beginning() {
 async fn a_raise_reaches_those_who_wait_in_until_ready() {
     let api = |limit| a_minute("api", Algorithm::FIXED_WINDOW, limit).by(user());
     let time = clock();
-    let layer = RateLimitLayer::new(api(1)).store(store(&time));
     let (passed, observed) = (Arc::<Mutex<Vec<u32>>>::default(), Arc::new(AtomicU64::new(0)));
+    let count = Arc::clone(&observed);
+    let layer = RateLimitLayer::new(api(1)).store(store(&time)).observe(move |decision| {
+        count.fetch_add((decision.outcome() == Outcome::Allowed).into(), Ordering::Relaxed);
+    });
     let _ = layer.limiter().check(&Head::from(&request("ada"))).await.unwrap();
     for number in 0..6 {
-        let (limiter, passed, count) = (layer.limiter(), Arc::clone(&passed), Arc::clone(&observed));
-        let limiter = limiter.observe(move |decision| {
-            count.fetch_add((decision.outcome() == Outcome::Allowed).into(), Ordering::Relaxed);
-        });
+        let (limiter, passed) = (layer.limiter(), Arc::clone(&passed));
         tokio::spawn(async move {
             let ada = request("ada");
             let waited = limiter.until_ready(&Head::from(&ada), Duration::from_secs(3_600)).await;
@@ -500,7 +524,7 @@ async fn a_raise_reaches_those_who_wait_in_until_ready() {
     layer.replace(api(5)).unwrap();
     settled().await;
     assert_eq!(*passed.lock().unwrap(), [0, 1, 2, 3]);
-    assert_eq!(observed.load(Ordering::Relaxed), 4, "their observers see it");
+    assert_eq!(observed.load(Ordering::Relaxed), 5, "observers see the first, and these");
 }
 
 /// A changed copy of a layer shares its queues, and not its rules.

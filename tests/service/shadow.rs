@@ -224,8 +224,8 @@ async fn a_limiter_asks_rules_in_shadow_too() {
     let _permit = limiter.until_ready(&Head::from(&ada), Duration::ZERO).await.unwrap();
     limiter.look(&Head::from(&ada)).await.unwrap();
     assert_eq!(seen.shadow("shadow"), [1, 1, 0]);
-    let states: Vec<&str> = limiter.policies().map(Policy::name).collect();
-    assert_eq!(states, ["api", "shadow"]);
+    let states = limiter.policies();
+    assert_eq!(states.iter().map(Policy::name).collect::<Vec<_>>(), ["api", "shadow"]);
     limiter.reset(&Key::from("ada")).await;
     let _permit = limiter.check(&Head::from(&ada)).await.unwrap();
     assert_eq!(seen.shadow("shadow"), [2, 1, 0], "a reset forgets what was counted in shadow");

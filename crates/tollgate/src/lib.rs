@@ -165,12 +165,12 @@ pub mod watch;
 
 mod answer;
 mod blocks;
-mod cold;
 mod denial;
 mod ending;
 mod fields;
 mod grpc_type;
 mod in_flight;
+mod in_force;
 mod interned;
 mod limiter;
 #[cfg(feature = "axum")]

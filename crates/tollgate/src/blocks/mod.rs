@@ -2,13 +2,14 @@
 
 mod counts;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{Check, Key, Policy, Share, Store, Times, Wait};
 
-use crate::cold::Cold;
 use crate::denial::Denial;
 use crate::ending::Home;
+use crate::in_force::InForce;
 use crate::plan::{Ask, RuleNumber};
 use crate::reason::Reason;
 use crate::setup_error::SetupError;
@@ -18,7 +19,7 @@ pub(crate) use counts::DenialCounts;
 impl DenialCounts {
     /// Counts a denial that a caller gets, and blocks the key if it was one too many: in the store
     /// that denied. No caller waits for it.
-    pub(crate) fn note(&self, cold: impl Fn() -> Cold, denial: &Denial, asks: &[Ask]) {
+    pub(crate) fn note(&self, in_force: impl Fn() -> Arc<InForce>, denial: &Denial, asks: &[Ask]) {
         // A block that goes on is no new denial.
         if denial.reason() != Reason::QuotaExceeded {
             return;
@@ -27,14 +28,14 @@ impl DenialCounts {
         for ask in denial.violated_at().filter_map(|at| asks.get(at)) {
             let rule = plan.rule_of(&ask.policy);
             if self.count(plan.own(rule), &ask.key) {
-                let (cold, key) = (cold(), ask.key.clone());
-                Home::here().end(|| async move { cold.start_block(rule, &key, share).await });
+                let (in_force, key) = (in_force(), ask.key.clone());
+                Home::here().end(|| async move { in_force.start_block(rule, &key, share).await });
             }
         }
     }
 }
 
-impl Cold {
+impl InForce {
     /// Starts a block by a rule, which must block keys. Observers see whether it did, unless one
     /// goes on.
     async fn start_block(&self, rule: RuleNumber, key: &Key, share: Option<Share>) {

@@ -1,9 +1,11 @@
 //! The service whose calls are limited, its future and its error.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
@@ -16,6 +18,7 @@ use super::layer::CallLimitLayer;
 use crate::denial::Denial;
 use crate::in_flight::HeldUntilDropped;
 use crate::limiter::Permit;
+use crate::limiter::decider::Decider;
 use crate::memory::MemoryStore;
 use crate::never_fails::NeverFails;
 use crate::waiting_call::WaitingCall;
@@ -62,9 +65,13 @@ where
     fn call(&mut self, request: R) -> CallFuture<Svc, R> {
         let CallLimitLayer { limiter, key, cost, at_most } = &self.layer;
         let cost = cost.as_ref().map_or(1, |cost| cost(&request));
-        let asks = limiter.asks(key(&request).as_ref(), cost);
-        let (decider, at_most) = (limiter.decider.clone(), *at_most);
-        let permit = Box::pin(async move { decider.admit(asks, at_most).await });
+        let (live, key, at_most) = (Arc::clone(&limiter.live), key(&request), *at_most);
+        let permit = Box::pin(async move {
+            let asks = |decider: &Decider<S>| Ok(decider.asks(key.as_ref(), cost));
+            let Ok(decided) = live.ask_in_turn::<Infallible>(asks, at_most).await;
+            let (decider, permit) = decided?;
+            Ok(decider.after_delay(permit).await)
+        });
         CallFuture(CallState::Waiting { permit, call: WaitingCall::new(&mut self.inner, request) })
     }
 }

@@ -1,7 +1,9 @@
 //! The charges of a request that are corrected later.
 
+use std::sync::Arc;
+
 use super::{ByResponse, Charge, GrantStamp};
-use crate::cold::Cold;
+use crate::in_force::InForce;
 use crate::plan::Ask;
 
 /// The charges of a request that passes, of each rule that corrects them.
@@ -14,19 +16,19 @@ pub(crate) struct Corrected {
 impl Corrected {
     /// Opens them. `granted` is what a store granted for the ask at a place.
     pub(crate) fn open(
-        cold: &Cold,
+        in_force: &Arc<InForce>,
         asks: &[Ask],
         granted: impl Fn(usize) -> Option<GrantStamp>,
     ) -> Corrected {
-        let plan = &*cold.plan;
+        let plan = &*in_force.plan;
         let mut corrected = Corrected { reserved: Vec::new(), by_response: ByResponse::default() };
         for number in plan.correcting() {
             let charge = match asks.iter().position(|ask| plan.rule_of(&ask.policy) == *number) {
                 Some(at) => {
                     let Ask { policy, key, cost } = &asks[at];
-                    Charge::new(cold, policy.clone(), Some(key.clone()), *cost, granted(at))
+                    Charge::new(in_force, policy.clone(), Some(key.clone()), *cost, granted(at))
                 }
-                None => Charge::new(cold, (*number).into(), None, 0, None),
+                None => Charge::new(in_force, (*number).into(), None, 0, None),
             };
             let rule = plan.rule(*number);
             if let Some(of_response) = rule.of_response() {

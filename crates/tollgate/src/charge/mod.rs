@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{Key, Settled};
 
-use crate::cold::Cold;
 use crate::denial::Denial;
 use crate::ending::Home;
+use crate::in_force::InForce;
 use crate::plan::PolicyRef;
 
 pub(crate) use by_response::{ByResponse, ByTrailers};
@@ -69,7 +69,7 @@ pub use crate::rule::response_head::ResponseHead;
 pub struct Charge(Arc<Shared>);
 
 struct Shared {
-    cold: Cold,
+    in_force: Arc<InForce>,
     /// The number of the policy.
     policy: PolicyRef,
     /// `None` if the rule did not apply to the request: nothing is charged.
@@ -83,14 +83,14 @@ impl Charge {
     /// A charge of `units` for a key. `granted` identifies them in the store that granted them, if
     /// it is known that one did. Without a key, the rule did not apply.
     pub(crate) fn new(
-        cold: &Cold,
+        in_force: &Arc<InForce>,
         policy: PolicyRef,
         key: Option<Key>,
         units: u64,
         granted: Option<GrantStamp>,
     ) -> Charge {
         Charge(Arc::new(Shared {
-            cold: cold.clone(),
+            in_force: Arc::clone(in_force),
             policy,
             key,
             reservation: Mutex::new(Some(Reservation::new(units, granted))),
@@ -100,7 +100,7 @@ impl Charge {
 
     /// Returns the name of the policy.
     pub fn policy(&self) -> &str {
-        self.0.cold.plan.policy(&self.0.policy).name()
+        self.0.in_force.plan.policy(&self.0.policy).name()
     }
 
     /// Returns the units that were reserved: the estimate and its extensions. 0 once it is settled,
@@ -138,11 +138,11 @@ impl Charge {
     /// # Errors
     /// A [`Denial`] of this policy, under which nothing was charged.
     pub async fn extend(&self, units: u64) -> Result<(), Denial> {
-        let Shared { cold, policy, key, .. } = &*self.0;
+        let Shared { in_force, policy, key, .. } = &*self.0;
         let Some(key) = key.as_ref().filter(|_| units > 0) else { return Ok(()) };
-        let granted = cold.extend(policy, key, units).await?;
+        let granted = in_force.extend(policy, key, units).await?;
         if let Some(reservation) = &mut *self.0.reservation() {
-            reservation.extend(cold.plan.policy(policy), units, granted);
+            reservation.extend(in_force.plan.policy(policy), units, granted);
         }
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Shared {
     }
 
     fn settle(&self, reservation: Reservation, total: u64) -> settler::Correction {
-        settler::start(&self.cold, self.policy.clone(), self.key.clone(), reservation, total, &self.home)
+        settler::start(&self.in_force, self.policy.clone(), self.key.clone(), reservation, total, &self.home)
     }
 }
 
@@ -200,7 +200,7 @@ impl Drop for Shared {
         let Some(reservation) = self.take() else { return };
         match reservation.used() {
             Some(used) => drop(self.settle(reservation, used).detach()),
-            None => settler::keep(&self.cold, self.policy.clone(), self.key.clone(), reservation),
+            None => settler::keep(&self.in_force, self.policy.clone(), self.key.clone(), reservation),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::slice;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -10,13 +11,13 @@ use tokio::time::timeout;
 use tollgate_core::{Key, Reply, Settled, Store, Times};
 
 use super::reservation::{GrantStamp, Reservation};
-use crate::cold::Cold;
 use crate::denial::Denial;
 use crate::ending::{EndPhase, Home, within};
+use crate::in_force::InForce;
 use crate::plan::{Ask, PolicyRef};
 use crate::report::Report;
 
-impl Cold {
+impl InForce {
     /// Charges more units. Other rules have decided about the request before. `None` if a failure
     /// policy let them pass.
     pub(super) async fn extend(
@@ -86,7 +87,7 @@ pub(super) struct Correction {
 
 /// Starts to correct a reservation to `total`.
 pub(super) fn start(
-    cold: &Cold,
+    in_force: &Arc<InForce>,
     policy: PolicyRef,
     key: Option<Key>,
     reservation: Reservation,
@@ -95,9 +96,10 @@ pub(super) fn start(
 ) -> Correction {
     let Some(key) = key else { return Correction::done(Settled { forgiven: total, ..Settled::default() }) };
     // What is less than the estimate ends with the wait of the store.
-    let limit = cold.store.wait_limit().filter(|_| total > reservation.reserved());
-    let unanswered = unanswered(cold, &policy, &key, &reservation, total);
-    let mut open = Unsettled { cold: cold.clone(), policy, key, reservation, total, is_done: false };
+    let limit = in_force.store.wait_limit().filter(|_| total > reservation.reserved());
+    let unanswered = unanswered(in_force, &policy, &key, &reservation, total);
+    let mut open =
+        Unsettled { in_force: Arc::clone(in_force), policy, key, reservation, total, is_done: false };
     let ending = home.end(|| async move {
         // Dropped after that, it shows that it was not answered.
         within(LONGEST_CORRECTION, open.finish()).await.unwrap_or(unanswered)
@@ -106,10 +108,10 @@ pub(super) fn start(
 }
 
 /// Leaves a reservation as it is, and shows that to observers.
-pub(super) fn keep(cold: &Cold, policy: PolicyRef, key: Option<Key>, reservation: Reservation) {
+pub(super) fn keep(in_force: &Arc<InForce>, policy: PolicyRef, key: Option<Key>, reservation: Reservation) {
     let Some(key) = key else { return };
     let total = reservation.reserved();
-    drop(Unsettled { cold: cold.clone(), policy, key, reservation, total, is_done: false });
+    drop(Unsettled { in_force: Arc::clone(in_force), policy, key, reservation, total, is_done: false });
 }
 
 impl Correction {
@@ -141,7 +143,7 @@ impl Correction {
 /// A reservation that is being settled. If this is dropped before the end, such as when its runtime
 /// has stopped, observers hear that it was not answered.
 struct Unsettled {
-    cold: Cold,
+    in_force: Arc<InForce>,
     policy: PolicyRef,
     key: Key,
     reservation: Reservation,
@@ -151,10 +153,10 @@ struct Unsettled {
 
 impl Unsettled {
     async fn finish(&mut self) -> Settled {
-        let Unsettled { cold, policy, key, reservation, total, .. } = &*self;
-        let corrected = cold.settle(policy, key, reservation, *total).await;
+        let Unsettled { in_force, policy, key, reservation, total, .. } = &*self;
+        let corrected = in_force.settle(policy, key, reservation, *total).await;
         let settled = reservation.settled(*total, corrected);
-        cold.show_settled(policy, settled);
+        in_force.show_settled(policy, settled);
         self.is_done = true;
         settled
     }
@@ -163,14 +165,20 @@ impl Unsettled {
 impl Drop for Unsettled {
     fn drop(&mut self) {
         if !self.is_done {
-            let Unsettled { cold, policy, key, reservation, total, .. } = self;
-            cold.show_settled(policy, unanswered(cold, policy, key, reservation, *total));
+            let Unsettled { in_force, policy, key, reservation, total, .. } = self;
+            in_force.show_settled(policy, unanswered(in_force, policy, key, reservation, *total));
         }
     }
 }
 
 /// What becomes of a correction that is not answered.
-fn unanswered(cold: &Cold, policy: &PolicyRef, key: &Key, reservation: &Reservation, total: u64) -> Settled {
-    let (grants, rest) = reservation.correction(cold.plan.policy(policy), key, total);
+fn unanswered(
+    in_force: &InForce,
+    policy: &PolicyRef,
+    key: &Key,
+    reservation: &Reservation,
+    total: u64,
+) -> Settled {
+    let (grants, rest) = reservation.correction(in_force.plan.policy(policy), key, total);
     reservation.settled(total, Settled::unanswered(&grants, rest))
 }

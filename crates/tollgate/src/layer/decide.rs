@@ -15,7 +15,6 @@ use tollgate_core::{Reply, Store, Times, Timestamp, Verdict};
 
 use super::deadline::deadline;
 use super::jitter::lengthened;
-use super::live::Live;
 use super::shared::LayerShared;
 use crate::answer::Protocol;
 use crate::answer::body::{Ending, ResponseBody};
@@ -26,8 +25,9 @@ use crate::fields::{Written, number};
 use crate::in_flight::{HeldUntilDropped, Slot};
 use crate::limiter::Permit;
 use crate::limiter::asking::{Asking, Claimed};
+use crate::limiter::decider::Decider;
 use crate::limiter::queue_place::QueuePlace;
-use crate::limiter::replacement::{Waited, Waiting};
+use crate::limiter::waiting::{Waited, Waiting};
 use crate::never_fails::NeverFails;
 use crate::plan::{Ask, Asks};
 use crate::report::Report;
@@ -43,7 +43,7 @@ pub(crate) enum Next<S: Store> {
     /// The store has not answered yet. If there are observers, with the time when it was asked.
     Ask(Asking<S>, Asks, Option<Timestamp>),
     /// It waits for slots, in a queue.
-    Queue(QueueFuture, Asks, Arc<Live<S>>),
+    Queue(QueueFuture, Asks),
 }
 
 /// The wait of a request in a queue for slots.
@@ -119,8 +119,8 @@ impl Ends {
 impl<S: Store<Error: NeverFails>> LayerShared<S> {
     /// Asks the rules and the store about a request.
     #[inline]
-    pub(crate) fn decide<B>(&self, request: &mut Request<B>, live: &Arc<Live<S>>) -> Next<S> {
-        self.decide_from(None, request, live)
+    pub(crate) fn decide<B>(&self, decider: &Arc<Decider<S>>, request: &mut Request<B>) -> Next<S> {
+        self.decide_from(None, decider, request)
     }
 
     /// The same for a request that has waited by earlier rules.
@@ -128,32 +128,31 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
     pub(crate) fn decide_from<B>(
         &self,
         waiting: Option<Waiting>,
+        decider: &Arc<Decider<S>>,
         request: &mut Request<B>,
-        live: &Arc<Live<S>>,
     ) -> Next<S> {
         let (lone, several);
-        let decider = &self.limiter.decider;
         let head = Head::from(&*request);
         let asks = if self.options.is_off {
             &[]
-        } else if let Some(ask) = decider.plan.lone(&head) {
+        } else if let Some(ask) = decider.plan().lone(&head) {
             lone = ask;
             slice::from_ref(&lone)
         } else {
-            several = match decider.shown(self.limiter.asks(&head)) {
+            several = match decider.shown(decider.asks_of(&head)) {
                 Ok(asks) => asks,
                 Err(denial) => return Next::Refuse(denial, None),
             };
             &several
         };
-        let may_delay = decider.plan.needs().delays || decider.plan.needs().slots;
+        let may_delay = decider.plan().needs().delays || decider.plan().needs().slots;
         let deadline =
             if may_delay { deadline(head.headers(), self.options.deadline.as_ref()) } else { None };
         if decider.claims(asks) {
-            return self.claim(waiting, request, live, asks, deadline);
+            return self.claim(waiting, decider, request, asks, deadline);
         }
         match decider.acquire(asks, Times::ONCE, deadline) {
-            Reply::Now(Ok(ref verdict)) => self.after(request, asks, verdict, None, Slot::default()),
+            Reply::Now(Ok(ref verdict)) => self.after(decider, request, asks, verdict, None, Slot::default()),
             Reply::Now(Err(error)) => error.never(),
             Reply::Later(verdict) => Next::Ask(Asking::Store(verdict), asks.into(), decider.waits_since()),
         }
@@ -163,21 +162,20 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
     fn claim<B>(
         &self,
         waiting: Option<Waiting>,
+        decider: &Arc<Decider<S>>,
         request: &mut Request<B>,
-        live: &Arc<Live<S>>,
         asks: &[Ask],
         deadline: Option<Duration>,
     ) -> Next<S> {
-        let decider = &self.limiter.decider;
-        if let Some(waits) = decider.plan.waits(asks, deadline) {
-            let (decider, asked) = (decider.clone(), Asks::from(asks));
-            let (waiting, latest) = (waiting.unwrap_or_default(), live.version());
+        if let Some(waits) = decider.plan().waits(asks, deadline) {
+            let (decider, live, asked) = (Arc::clone(decider), Arc::clone(&self.live), Asks::from(asks));
+            let waiting = waiting.unwrap_or_default();
             let claim: QueueFuture =
-                Box::pin(async move { decider.claim_in_turn(asked, waits, deadline, waiting, latest).await });
-            return Next::Queue(claim, asks.into(), Arc::clone(live));
+                Box::pin(async move { decider.claim_in_turn(asked, waits, deadline, waiting, &live).await });
+            return Next::Queue(claim, asks.into());
         }
         match decider.claim(asks, deadline) {
-            Reply::Now((verdict, slot)) => self.after(request, asks, &verdict, None, slot),
+            Reply::Now((verdict, slot)) => self.after(decider, request, asks, &verdict, None, slot),
             Reply::Later(claim) => Next::Ask(Asking::Claim(claim), asks.into(), decider.waits_since()),
         }
     }
@@ -186,25 +184,28 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
     #[inline]
     pub(crate) fn after<B>(
         &self,
+        decider: &Decider<S>,
         request: &mut Request<B>,
         asks: &[Ask],
         verdict: &Verdict,
         since: Option<Timestamp>,
         slot: Slot,
     ) -> Next<S> {
-        let decider = &self.limiter.decider;
         decider.show(asks, verdict, &slot, since);
         if !verdict.is_granted() {
             let lengthened = self.options.retry_jitter.map(|most| lengthened(verdict, most));
             let verdict = lengthened.as_ref().unwrap_or(verdict);
             let denial = Denial::of(decider.report(asks, verdict));
             decider.count(&denial, asks);
-            return Next::Refuse(denial, self.fields.write(&decider.plan, asks, verdict));
+            return Next::Refuse(denial, self.fields.write(decider.plan(), asks, verdict));
         }
-        let mut extras =
-            if self.adds_something() { self.extras(request, asks, verdict) } else { Extras::default() };
-        if !decider.plan.correcting().is_empty() || !slot.is_empty() {
-            extras.ends = self.open_ends(request, asks, verdict, slot);
+        let mut extras = if self.adds_something(decider) {
+            self.extras(decider, request, asks, verdict)
+        } else {
+            Extras::default()
+        };
+        if !decider.plan().correcting().is_empty() || !slot.is_empty() {
+            extras.ends = self.open_ends(decider, request, asks, verdict, slot);
         }
         // After the charges are opened, which are settled even if a closure in shadow panics.
         if !self.options.is_off {
@@ -213,17 +214,27 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         if verdict.delay().is_zero() {
             return Next::Pass(extras);
         }
-        let permit = Permit::new(decider.report(asks, verdict), asks.into(), Slot::default(), decider.cold());
+        let permit = Permit::new(
+            decider.report(asks, verdict),
+            asks.into(),
+            Slot::default(),
+            Arc::clone(&decider.in_force),
+        );
         Next::Delay(verdict.delay(), QueuePlace::new(permit), extras)
     }
 
-    fn extras<B>(&self, request: &mut Request<B>, asks: &[Ask], verdict: &Verdict) -> Extras {
-        let decider = &self.limiter.decider;
+    fn extras<B>(
+        &self,
+        decider: &Decider<S>,
+        request: &mut Request<B>,
+        asks: &[Ask],
+        verdict: &Verdict,
+    ) -> Extras {
         let report = self.options.expose_report.then(|| decider.report(asks, verdict));
         if let Some(report) = &report {
             request.extensions_mut().insert(report.clone());
         }
-        let fields = self.fields.write(&decider.plan, asks, verdict);
+        let fields = self.fields.write(decider.plan(), asks, verdict);
         Extras { fields, report, ends: None }
     }
 
@@ -231,18 +242,18 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
     /// of the request does.
     fn open_ends<B>(
         &self,
+        decider: &Decider<S>,
         request: &mut Request<B>,
         asks: &[Ask],
         verdict: &Verdict,
         slot: Slot,
     ) -> Option<Box<Ends>> {
-        let decider = &self.limiter.decider;
         let mut ends = Ends::default();
-        if !decider.plan.correcting().is_empty() {
+        if !decider.plan().correcting().is_empty() {
             let granted = |at: usize| {
                 Some(GrantStamp { stamp: verdict.each().get(at)?.stamp(), share: verdict.share() })
             };
-            let charges = Corrected::open(&decider.cold(), asks, granted);
+            let charges = Corrected::open(&decider.in_force, asks, granted);
             if !charges.reserved.is_empty() {
                 request.extensions_mut().get_or_insert_default::<Charges>().extend(charges.reserved);
             }
@@ -261,8 +272,8 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
 impl<S> LayerShared<S> {
     /// Whether responses to requests that pass are changed.
     #[inline]
-    fn adds_something(&self) -> bool {
-        self.options.expose_report || !self.fields.is_off(&self.limiter.decider.plan)
+    fn adds_something(&self, decider: &Decider<S>) -> bool {
+        self.options.expose_report || !self.fields.is_off(decider.plan())
     }
 
     /// Returns the response to a refused request, and drains the rest of its body.

@@ -15,12 +15,12 @@ use tollgate_core::{Store, Timestamp};
 use tower_service::Service;
 
 use super::decide::{Extras, Next, QueueFuture};
-use super::live::Live;
 use super::shared::LayerShared;
 use crate::answer::body::ResponseBody;
 use crate::limiter::asking::Asking;
+use crate::limiter::decider::Decider;
 use crate::limiter::queue_place::QueuePlace;
-use crate::limiter::replacement::Waited;
+use crate::limiter::waiting::Waited;
 use crate::never_fails::NeverFails;
 use crate::plan::Asks;
 use crate::waiting_call::WaitingCall;
@@ -71,6 +71,7 @@ struct Asked<Svc, S: Store, ReqBody> {
     since: Option<Timestamp>,
     call: WaitingCall<Svc, Request<ReqBody>>,
     shared: Arc<LayerShared<S>>,
+    decider: Arc<Decider<S>>,
 }
 
 struct QueuedRequest<Svc, S, ReqBody> {
@@ -78,7 +79,7 @@ struct QueuedRequest<Svc, S, ReqBody> {
     asks: Asks,
     call: WaitingCall<Svc, Request<ReqBody>>,
     shared: Arc<LayerShared<S>>,
-    live: Arc<Live<S>>,
+    decider: Arc<Decider<S>>,
 }
 
 #[pin_project]
@@ -111,8 +112,9 @@ where
         service: &mut Svc,
         request: Request<ReqBody>,
         shared: &Arc<LayerShared<S>>,
+        decider: &Arc<Decider<S>>,
     ) -> Self {
-        ResponseFuture(ResponseState::new(next, service, request, shared))
+        ResponseFuture(ResponseState::new(next, service, request, shared, decider))
     }
 }
 
@@ -129,6 +131,7 @@ where
         service: &mut Svc,
         request: Request<ReqBody>,
         shared: &Arc<LayerShared<S>>,
+        decider: &Arc<Decider<S>>,
     ) -> Self {
         match next {
             // A service handles `Pass` and `Refuse` itself. They arrive here from `poll_wait`.
@@ -141,12 +144,14 @@ where
                 ResponseState::Refused { response: Some(shared.refuse(request, denial, fields)) }
             }
             Next::Ask(asking, asks, since) => {
-                let (call, shared) = (WaitingCall::new(service, request), Arc::clone(shared));
-                ResponseState::Asking(Box::pin(Asked { asking, asks, since, call, shared }))
+                let call = WaitingCall::new(service, request);
+                let (shared, decider) = (Arc::clone(shared), Arc::clone(decider));
+                ResponseState::Asking(Box::pin(Asked { asking, asks, since, call, shared, decider }))
             }
-            Next::Queue(wait, asks, live) => {
-                let (call, shared) = (WaitingCall::new(service, request), Arc::clone(shared));
-                ResponseState::Queued(Box::new(QueuedRequest { wait, asks, call, shared, live }))
+            Next::Queue(wait, asks) => {
+                let call = WaitingCall::new(service, request);
+                let (shared, decider) = (Arc::clone(shared), Arc::clone(decider));
+                ResponseState::Queued(Box::new(QueuedRequest { wait, asks, call, shared, decider }))
             }
         }
     }
@@ -206,23 +211,25 @@ where
                 let asking = asking.as_mut().project();
                 let (verdict, slot) = ready!(asking.asking.poll(cx));
                 let (mut service, mut request) = asking.call.take();
-                let next = asking.shared.after(&mut request, asking.asks, &verdict, *asking.since, slot);
-                ResponseState::new(next, &mut service, request, asking.shared)
+                let (shared, decider) = (asking.shared, asking.decider);
+                let next = shared.after(decider, &mut request, asking.asks, &verdict, *asking.since, slot);
+                ResponseState::new(next, &mut service, request, shared, decider)
             }
             ResponseStateProj::Queued(queued) => {
                 let waited = ready!(queued.wait.as_mut().poll(cx));
                 let (mut service, mut request) = queued.call.take();
+                let QueuedRequest { asks, shared, decider, .. } = &mut **queued;
                 let next = match waited {
                     // No latency of the store: most of it is that of the queue.
                     Waited::Over((verdict, slot)) => {
-                        queued.shared.after(&mut request, &queued.asks, &verdict, None, slot)
+                        shared.after(decider, &mut request, asks, &verdict, None, slot)
                     }
                     Waited::Replaced(waiting) => {
-                        queued.shared = queued.live.load_full();
-                        queued.shared.decide_from(Some(waiting), &mut request, &queued.live)
+                        *decider = shared.live.load_full();
+                        shared.decide_from(Some(waiting), decider, &mut request)
                     }
                 };
-                ResponseState::new(next, &mut service, request, &queued.shared)
+                ResponseState::new(next, &mut service, request, shared, decider)
             }
             ResponseStateProj::Delayed(delayed) => {
                 let delayed = delayed.as_mut().project();

@@ -5,9 +5,6 @@ mod decide;
 mod drain;
 mod future;
 mod jitter;
-mod live;
-mod next_window;
-mod replace;
 mod service;
 mod shared;
 #[cfg(test)]
@@ -28,7 +25,8 @@ use crate::denial::Denial;
 use crate::extract::{Head, PeerIp};
 use crate::fields::{FieldWriter, Fields};
 use crate::limiter::RequestLimiter;
-use crate::limiter::replacement::Successors;
+use crate::limiter::decider::Decider;
+use crate::limiter::live::Live;
 use crate::memory::MemoryStore;
 use crate::never_fails::NeverFails;
 use crate::observe::Decision;
@@ -36,12 +34,11 @@ use crate::rule::PolicyExt;
 use crate::setup_error::{SetupError, or_panic};
 
 use self::drain::Bound;
-use self::live::Live;
 use self::shared::{LayerOptions, LayerShared};
 
-pub use self::replace::{RuleChange, RuleChanges};
 pub use self::service::RateLimit;
 pub use crate::answer::ResponseBody;
+pub use crate::limiter::changes::{RuleChange, RuleChanges};
 pub use crate::rule::IntoRules;
 
 /// Limits the requests that reach a service, by one or several rules that are decided together.
@@ -76,7 +73,7 @@ pub use crate::rule::IntoRules;
 #[doc(alias("GovernorLayer", "throttle"))]
 #[must_use]
 pub struct RateLimitLayer<S = MemoryStore> {
-    live: Arc<Live<S>>,
+    shared: Arc<LayerShared<S>>,
 }
 
 impl RateLimitLayer {
@@ -110,7 +107,7 @@ impl RateLimitLayer {
     }
 }
 
-impl<S: Clone> RateLimitLayer<S> {
+impl<S> RateLimitLayer<S> {
     /// Sets the store: one with another cap or clock, one that several layers share, or one that a
     /// fleet shares. A store that can fail needs a [failure policy](crate::failure) first;
     /// otherwise this does not compile.
@@ -139,8 +136,9 @@ impl<S: Clone> RateLimitLayer<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        let LayerShared { limiter, fields, options } = self.shared();
-        Ok(RateLimitLayer::of(LayerShared { limiter: limiter.try_store(store)?, fields, options }))
+        let LayerShared { live, fields, options } = &*self.shared;
+        let live = Live::new(live.load().try_store(store)?);
+        Ok(RateLimitLayer::of(LayerShared { live, fields: fields.clone(), options: options.clone() }))
     }
 
     /// Sets the fields that report quotas to clients; [`Fields::Ietf`] by default.
@@ -329,7 +327,7 @@ impl<S: Clone> RateLimitLayer<S> {
     /// });
     /// ```
     pub fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> RateLimitLayer<S> {
-        self.with(|shared| shared.limiter = shared.limiter.clone().observe(observe))
+        self.with(|shared| shared.live = Live::new(shared.live.load().observe(observe)))
     }
 
     /// Counts decisions and units as metrics, and measures how long requests wait for the store:
@@ -346,7 +344,7 @@ impl<S: Clone> RateLimitLayer<S> {
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn metrics(self) -> RateLimitLayer<S> {
-        self.with(|shared| shared.limiter = shared.limiter.clone().metrics())
+        self.with(|shared| shared.live = Live::new(shared.live.load().metrics()))
     }
 
     /// Switches the layer off or on, without changing a type. While it is off, every request passes
@@ -356,43 +354,80 @@ impl<S: Clone> RateLimitLayer<S> {
         self.with(|shared| shared.options.is_off = !enabled)
     }
 
-    /// Returns a limiter with the same rules and state, to ask directly. Call this after
+    /// Returns the limiter of this layer, to ask directly: it has the same rules, also when they are
+    /// [replaced](RateLimitLayer::replace), and the same state. Call this after
     /// [`store`](RateLimitLayer::store).
-    ///
-    /// The limiter keeps its rules when those of the layer are [replaced](RateLimitLayer::replace).
-    /// Call this again then; a call is cheap. Only callers that wait go on by the new rules.
-    pub fn limiter(&self) -> RequestLimiter<S>
-    where
-        S: Send + Sync + 'static,
-    {
-        let live: Arc<Live<S>> = Arc::clone(&self.live);
-        RequestLimiter { successors: Successors::of(live), ..self.live.load().limiter.clone() }
+    pub fn limiter(&self) -> RequestLimiter<S> {
+        RequestLimiter { live: Arc::clone(&self.shared.live) }
     }
 
-    fn shared(&self) -> LayerShared<S> {
-        LayerShared::clone(&self.live.load())
-    }
-
-    /// A layer with this change. Its clones and services keep what they have.
+    /// A layer with this change, and rules of its own. Its clones and services keep what they have.
     fn with(self, change: impl FnOnce(&mut LayerShared<S>)) -> RateLimitLayer<S> {
-        let mut shared = self.shared();
+        let LayerShared { live, fields, options } = &*self.shared;
+        let live = Live::new(Decider::clone(&live.load()));
+        let mut shared = LayerShared { live, fields: fields.clone(), options: options.clone() };
         change(&mut shared);
         RateLimitLayer::of(shared)
     }
 }
 
-impl<S> RateLimitLayer<S> {
-    fn of(shared: LayerShared<S>) -> RateLimitLayer<S> {
-        RateLimitLayer { live: Arc::new(Live::new(shared)) }
+impl<S> RateLimitLayer<S>
+where
+    S: Store,
+    S::Error: NeverFails,
+{
+    /// Replaces the rules of this layer, of its clones, and of all services that they made, also of
+    /// those that run. The next request is decided by the new rules.
+    ///
+    /// - A request is decided and finished by one set of rules: so are its charges and its slots.
+    /// - Keys keep what they have used, in the store. Windows, rings and logs keep their units; a
+    ///   bucket keeps the time until it is full, so a raised limit refills it faster. If its new
+    ///   version is full sooner than that, it begins with a bucket used up, and no caller waits
+    ///   longer than for that: see
+    ///   [`PolicyNumbers::version_burst`](tollgate_core::PolicyNumbers::version_burst). A leaky
+    ///   bucket keeps its queue.
+    /// - A new window or another algorithm counts from zero. The result says which rules do.
+    /// - Another zone or anchor of a calendar applies when the running windows end. The result says
+    ///   when that is.
+    /// - Another [time of blocks](crate::Rule::block_after), or another [time to
+    ///   live](crate::Policy::with_ttl), is for new blocks and slots. Those that run end when they
+    ///   would have.
+    /// - [Leases](crate::StoreExt::leased) of an earlier quota are not spent any more.
+    ///   [Denials](crate::StoreExt::deny_cache) of an earlier quota are forgotten.
+    /// - Callers that wait for a slot, or in [`until_ready`], ask again at once by the new rules.
+    ///   They keep their order, and what they have waited counts.
+    /// - All options of the layer stay: the store, the fields, the observers, the metrics.
+    ///
+    /// If two threads replace rules at once, the sets follow each other. A fleet replaces the rules
+    /// of each process. Meanwhile a window admits at most the larger limit, and a bucket at most
+    /// both bursts and what the faster one refills.
+    ///
+    /// # Errors
+    /// The errors of [`RateLimitLayer::try_new`] and [`RateLimitLayer::try_store`]. The rules stay
+    /// as they are then.
+    ///
+    /// [`until_ready`]: crate::RequestLimiter::until_ready
+    pub fn replace(&self, rules: impl IntoRules) -> Result<RuleChanges, SetupError> {
+        self.shared.live.replace(rules)
+    }
+
+    /// Returns the version of the rules: 1 at first, and one more with each
+    /// [replacement](RateLimitLayer::replace).
+    pub fn version(&self) -> u64 {
+        self.shared.live.version()
     }
 }
 
-/// Makes a layer that enforces the rules of a limiter, on its state.
+impl<S> RateLimitLayer<S> {
+    fn of(shared: LayerShared<S>) -> RateLimitLayer<S> {
+        RateLimitLayer { shared: Arc::new(shared) }
+    }
+}
+
 impl<S> From<RequestLimiter<S>> for RateLimitLayer<S> {
     fn from(limiter: RequestLimiter<S>) -> RateLimitLayer<S> {
         let fields = FieldWriter::new(Fields::default());
-        let limiter = RequestLimiter { successors: Successors::none(), ..limiter };
-        RateLimitLayer::of(LayerShared { limiter, fields, options: LayerOptions::default() })
+        RateLimitLayer::of(LayerShared { live: limiter.live, fields, options: LayerOptions::default() })
     }
 }
 
@@ -400,18 +435,18 @@ impl<S, Svc> Layer<Svc> for RateLimitLayer<S> {
     type Service = RateLimit<Svc, S>;
 
     fn layer(&self, inner: Svc) -> RateLimit<Svc, S> {
-        RateLimit::new(inner, Arc::clone(&self.live))
+        RateLimit::new(inner, Arc::clone(&self.shared))
     }
 }
 
 impl<S> Clone for RateLimitLayer<S> {
     fn clone(&self) -> RateLimitLayer<S> {
-        RateLimitLayer { live: Arc::clone(&self.live) }
+        RateLimitLayer { shared: Arc::clone(&self.shared) }
     }
 }
 
 impl<S: fmt::Debug> fmt::Debug for RateLimitLayer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer").field("limiter", &self.live.load().limiter).finish_non_exhaustive()
+        f.debug_struct("RateLimitLayer").field("limiter", &self.limiter()).finish_non_exhaustive()
     }
 }

@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use super::decide::Next;
 use super::future::ResponseFuture;
-use super::live::Live;
+use super::shared::LayerShared;
 use crate::answer::body::ResponseBody;
 use crate::memory::MemoryStore;
 use crate::never_fails::NeverFails;
@@ -26,12 +26,12 @@ use crate::never_fails::NeverFails;
 /// queued behind it. Otherwise what was charged stays charged.
 pub struct RateLimit<Svc, S = MemoryStore> {
     inner: Svc,
-    live: Arc<Live<S>>,
+    shared: Arc<LayerShared<S>>,
 }
 
 impl<Svc, S> RateLimit<Svc, S> {
-    pub(crate) fn new(inner: Svc, live: Arc<Live<S>>) -> RateLimit<Svc, S> {
-        RateLimit { inner, live }
+    pub(crate) fn new(inner: Svc, shared: Arc<LayerShared<S>>) -> RateLimit<Svc, S> {
+        RateLimit { inner, shared }
     }
 
     /// Returns the inner service.
@@ -66,22 +66,23 @@ where
     }
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
-        let shared = self.live.load();
-        match shared.decide(&mut request, &self.live) {
+        let shared = &self.shared;
+        let decider = shared.live.load();
+        match shared.decide(&decider, &mut request) {
             // In place. Through `new`, a request without fields costs 1.12 × (peers, allowed, hot).
             Next::Pass(extras) => {
-                drop(shared);
+                drop(decider);
                 ResponseFuture::pass(self.inner.call(request), extras)
             }
             Next::Refuse(denial, fields) => ResponseFuture::refuse(shared.refuse(request, denial, fields)),
-            next => ResponseFuture::new(next, &mut self.inner, request, &shared),
+            next => ResponseFuture::new(next, &mut self.inner, request, shared, &decider),
         }
     }
 }
 
 impl<Svc: Clone, S> Clone for RateLimit<Svc, S> {
     fn clone(&self) -> RateLimit<Svc, S> {
-        RateLimit { inner: self.inner.clone(), live: Arc::clone(&self.live) }
+        RateLimit { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
     }
 }
 

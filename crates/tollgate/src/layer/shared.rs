@@ -10,15 +10,14 @@ use crate::answer::body::OwnBody;
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::fields::FieldWriter;
-use crate::limiter::RequestLimiter;
+use crate::limiter::live::Live;
 
 /// Makes the answer to a refused request.
 pub(crate) type AnswerFn = dyn Fn(&Head<'_>, &Denial) -> Response<OwnBody> + Send + Sync;
 
-/// The limiter and the options of a layer.
-#[derive(Clone)]
+/// The rules and the options of a layer.
 pub(crate) struct LayerShared<S> {
-    pub(crate) limiter: RequestLimiter<S>,
+    pub(crate) live: Arc<Live<S>>,
     pub(crate) fields: FieldWriter,
     pub(crate) options: LayerOptions,
 }
@@ -34,11 +33,4 @@ pub(crate) struct LayerOptions {
     /// By how much of them waits of refused requests are lengthened at most.
     pub(crate) retry_jitter: Option<Share>,
     pub(crate) is_off: bool,
-}
-
-impl<S> LayerShared<S> {
-    /// The version of the rules.
-    pub(super) fn version(&self) -> u64 {
-        self.limiter.decider.plan.version()
-    }
 }

@@ -41,7 +41,7 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// [`SetupError::UnknownPolicy`] if there is no policy of that name, and
     /// [`SetupError::NoBlocks`] if it blocks no keys.
     pub async fn try_block(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
-        self.decider.cold().block(policy, key).await
+        self.live.in_force().block(policy, key).await
     }
 
     /// Lifts the block of `key`. What it has used stays, and so do denials that were counted since
@@ -58,7 +58,7 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// # Errors
     /// Those of [`Limiter::try_block`].
     pub async fn try_unblock(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
-        self.decider.cold().unblock(policy, key).await
+        self.live.in_force().unblock(policy, key).await
     }
 
     /// Returns for how much longer `key` is blocked. `None` if it is not, or if the store fails.
@@ -74,7 +74,7 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// # Errors
     /// Those of [`Limiter::try_block`].
     pub async fn try_blocked(&self, policy: &str, key: &Key) -> Result<Option<Duration>, SetupError> {
-        self.decider.cold().blocked(policy, key).await
+        self.live.in_force().blocked(policy, key).await
     }
 }
 
@@ -94,7 +94,7 @@ impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
     /// # Errors
     /// Those of [`Limiter::try_block`].
     pub async fn try_block(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
-        self.decider.cold().block(policy, key).await
+        self.live.in_force().block(policy, key).await
     }
 
     /// Lifts the block of `key`: see [`Limiter::unblock`].
@@ -110,7 +110,7 @@ impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
     /// # Errors
     /// Those of [`Limiter::try_block`].
     pub async fn try_unblock(&self, policy: &str, key: &Key) -> Result<(), SetupError> {
-        self.decider.cold().unblock(policy, key).await
+        self.live.in_force().unblock(policy, key).await
     }
 
     /// Returns for how much longer `key` is blocked: see [`Limiter::blocked`].
@@ -126,6 +126,6 @@ impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
     /// # Errors
     /// Those of [`Limiter::try_block`].
     pub async fn try_blocked(&self, policy: &str, key: &Key) -> Result<Option<Duration>, SetupError> {
-        self.decider.cold().blocked(policy, key).await
+        self.live.in_force().blocked(policy, key).await
     }
 }

@@ -43,7 +43,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Whether a slot is asked for.
     #[inline]
     pub(crate) fn claims(&self, asks: &[Ask]) -> bool {
-        self.plan.needs().slots && asks.iter().any(|ask| self.plan.is_slot(ask))
+        self.plan().needs().slots && asks.iter().any(|ask| self.plan().is_slot(ask))
     }
 
     /// Releases the slots of this process: see `Limiter::give_back`.
@@ -58,7 +58,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// was on its way, it is asked once more after that: a client is not refused for its own last
     /// request. All of this ends within the limits of the caller and of the store.
     pub(crate) fn claim(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Claimed, ClaimFuture> {
-        let releasing = self.engine.slots.releasing(&self.plan, asks);
+        let releasing = self.engine.slots.releasing(self.plan(), asks);
         let begin = timer_now();
         match (self.claim_once(asks, deadline), releasing) {
             (Reply::Later(first), Some(releasing)) => {
@@ -87,11 +87,11 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Whether each policy that refused is of requests in flight.
     fn lacks_only_slots(&self, asks: &[Ask], verdict: &Verdict) -> bool {
         let mut refused = asks.iter().zip(verdict.each()).filter(|(_, status)| status.wait() != Wait::None);
-        !verdict.each().is_empty() && refused.all(|(ask, _)| self.plan.is_slot(ask))
+        !verdict.each().is_empty() && refused.all(|(ask, _)| self.plan().is_slot(ask))
     }
 
     fn claim_once(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Claimed, ClaimFuture> {
-        let Decider { engine, plan, .. } = self;
+        let (engine, plan) = (&self.engine, self.plan());
         let asked = timer_now();
         match self.acquire(asks, Times::ONCE, deadline) {
             Reply::Now(answer) => {

@@ -11,123 +11,125 @@ use super::asking::{Asking, Claimed};
 use super::engine::Engine;
 use super::permit::Permit;
 use super::wait_queue::WaitQueues;
-use crate::cold::Cold;
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::in_flight::Slot;
+use crate::in_force::InForce;
 use crate::memory::MemoryStore;
 use crate::never_fails::NeverFails;
 #[cfg(feature = "metrics")]
 use crate::observe::metrics::{LayerLimits, Metrics};
 use crate::observe::{Decision, Observe, Observers};
-use crate::plan::{Ask, Asks, Plan, RuleNumber};
-use crate::reason::Reason;
+use crate::plan::{Ask, Asks, Plan};
 use crate::report::Report;
 use crate::setup_error::SetupError;
 
-/// An engine, the plan by which it decides, and who sees the decisions.
+/// An engine, and the plan by which it decides.
 #[derive(Debug)]
 pub(crate) struct Decider<S> {
     pub(crate) engine: Arc<Engine<S>>,
-    pub(crate) plan: Arc<Plan>,
-    pub(crate) observers: Observers,
+    pub(crate) in_force: Arc<InForce>,
 }
 
 impl<S> Clone for Decider<S> {
     fn clone(&self) -> Decider<S> {
-        let Decider { engine, plan, observers } = self;
-        Decider { engine: Arc::clone(engine), plan: Arc::clone(plan), observers: observers.clone() }
+        Decider { engine: Arc::clone(&self.engine), in_force: Arc::clone(&self.in_force) }
     }
 }
 
 impl Decider<MemoryStore> {
     pub(super) fn new(plan: Plan) -> Decider<MemoryStore> {
-        let engine = Arc::new(Engine::new(MemoryStore::new(), true));
-        Decider { engine, plan: Arc::new(plan), observers: Observers::default() }
+        let engine = Engine::new(MemoryStore::new(), true);
+        Decider::of(engine, Arc::new(plan), Observers::default())
     }
 }
 
 impl<S> Decider<S> {
-    pub(super) fn try_store<T: Store<Error: NeverFails>>(self, store: T) -> Result<Decider<T>, SetupError> {
-        let engine = Arc::new(Engine::new(store, self.engine.waits_for_store));
-        let plan = self.plan.for_other_store();
-        engine.supports(&plan)?;
-        Ok(Decider { engine, plan, observers: self.observers })
+    fn of(engine: Engine<S>, plan: Arc<Plan>, observers: Observers) -> Decider<S> {
+        let store = engine.cold.clone();
+        Decider { engine: Arc::new(engine), in_force: Arc::new(InForce { plan, observers, store }) }
     }
 
-    pub(super) fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Decider<S> {
+    #[inline]
+    pub(crate) fn plan(&self) -> &Arc<Plan> {
+        &self.in_force.plan
+    }
+
+    fn observers(&self) -> &Observers {
+        &self.in_force.observers
+    }
+
+    pub(crate) fn try_store<T: Store<Error: NeverFails>>(&self, store: T) -> Result<Decider<T>, SetupError> {
+        let engine = Engine::new(store, self.engine.waits_for_store);
+        let plan = self.plan().for_other_store();
+        engine.supports(&plan)?;
+        Ok(Decider::of(engine, plan, self.observers().clone()))
+    }
+
+    pub(crate) fn observe(&self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Decider<S> {
         let observe: Arc<Observe> = Arc::new(observe);
-        Decider { observers: self.observers.and(&self.plan, move |_| Arc::clone(&observe)), ..self }
+        self.by(Arc::clone(self.plan()), self.observers().and(self.plan(), move |_| Arc::clone(&observe)))
     }
 
     #[cfg(feature = "metrics")]
-    pub(super) fn metrics(self) -> Decider<S> {
+    pub(crate) fn metrics(&self) -> Decider<S> {
         let limits = LayerLimits::default();
-        let observers = self.observers.and(&self.plan, move |plan| {
+        let observers = self.observers().and(self.plan(), move |plan| {
             let metrics = Metrics::new(plan, &limits);
             Arc::new(move |decision: &Decision<'_>| metrics.record(decision))
         });
-        Decider { observers, ..self }
+        self.by(Arc::clone(self.plan()), observers)
     }
 
-    pub(super) fn wait_for_store(self, wait: bool) -> Decider<S>
+    pub(super) fn wait_for_store(&self, wait: bool) -> Decider<S>
     where
         S: Clone,
     {
         let engine = Engine::clone(&self.engine);
         let engine = Engine { queues: WaitQueues::new(), waits_for_store: wait, ..engine };
-        Decider { engine: Arc::new(engine), ..self }
+        Decider { engine: Arc::new(engine), in_force: Arc::clone(&self.in_force) }
     }
 
-    /// The same decider by another plan.
-    pub(super) fn by(&self, plan: Arc<Plan>) -> Decider<S> {
-        Decider { engine: Arc::clone(&self.engine), observers: self.observers.of(&plan), plan }
-    }
-
-    /// What acts where no request waits.
-    pub(crate) fn cold(&self) -> Cold {
-        let Decider { engine, plan, observers } = self;
-        Cold { store: engine.cold.clone(), plan: Arc::clone(plan), observers: observers.clone() }
+    /// The same engine, by this plan.
+    fn by(&self, plan: Arc<Plan>, observers: Observers) -> Decider<S> {
+        let in_force = InForce { plan, observers, store: self.engine.cold.clone() };
+        Decider { engine: Arc::clone(&self.engine), in_force: Arc::new(in_force) }
     }
 
     /// Shows observers what was decided about a request that waited `since` then.
     #[inline]
     pub(crate) fn show(&self, asks: &[Ask], verdict: &Verdict, slot: &Slot, since: Option<Timestamp>) {
-        self.observers.verdict(&self.plan, asks, verdict, since);
-        slot.seen_by(&self.observers);
+        self.observers().verdict(self.plan(), asks, verdict, since);
+        slot.seen_by(self.observers());
     }
 
     /// The time now, if there are observers, for a request that begins to wait.
     pub(crate) fn waits_since(&self) -> Option<Timestamp> {
-        self.observers.now()
-    }
-
-    /// The denial of a request without a key that this policy needs, for that reason.
-    pub(super) fn no_key(&self, rule: RuleNumber, reason: Reason) -> Denial {
-        Denial::new(reason, Report::new(&self.plan, [rule.into()], Verdict::without_statuses(0)))
+        self.observers().now()
     }
 
     /// Shows observers that a policy found no key, if it did not.
     pub(crate) fn shown(&self, asks: Result<Asks, Denial>) -> Result<Asks, Denial> {
         asks.inspect_err(|denial| {
             if let Some(policy) = denial.report().first() {
-                self.observers.no_key(&self.plan, self.plan.rule_of(policy));
+                self.observers().no_key(self.plan(), self.plan().rule_of(policy));
             }
         })
     }
 
     pub(crate) fn report(&self, asks: &[Ask], verdict: &Verdict) -> Report {
-        Report::new(&self.plan, asks.iter().map(|ask| ask.policy.clone()), verdict.clone())
+        Report::new(self.plan(), asks.iter().map(|ask| ask.policy.clone()), verdict.clone())
     }
 }
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// The same decider by the plan that replaces its own.
     pub(super) fn replaced(&self, plan: Plan) -> Result<Decider<S>, SetupError> {
-        let plan = Arc::new(plan.after(&self.plan));
+        let plan = Arc::new(plan.after(self.plan()));
         // Before observers and metrics change.
         self.engine.supports(&plan)?;
-        Ok(self.by(plan))
+        let observers = self.observers().of(&plan);
+        Ok(self.by(plan, observers))
     }
 
     /// Asks the store once, for a caller that waits until `deadline` at the longest.
@@ -140,7 +142,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     ) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
         match (asks, deadline) {
             ([], _) => Reply::Now(Ok(Verdict::without_statuses(times.max()).from_source(Source::Rule))),
-            ([ask], None) => self.engine.store.acquire(&[self.plan.check(ask)], times),
+            ([ask], None) => self.engine.store.acquire(&[self.plan().check(ask)], times),
             _ => self.acquire_set(asks, times, deadline),
         }
     }
@@ -154,7 +156,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         let policies: SmallVec<[Cow<'_, Policy>; 4]> = asks
             .iter()
             .map(|ask| {
-                let policy = self.plan.policy(&ask.policy);
+                let policy = self.plan().policy(&ask.policy);
                 deadline.map_or(Cow::Borrowed(policy), |deadline| waiting_until(policy, deadline))
             })
             .collect();
@@ -173,21 +175,21 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// What was asked, if its denial may have to be counted.
     pub(super) fn to_count(&self, asks: &Asks) -> Asks {
-        if self.plan.needs().blocks { asks.clone() } else { Asks::new() }
+        if self.plan().needs().blocks { asks.clone() } else { Asks::new() }
     }
 
     /// Does what follows a grant, and changes nothing of it.
     #[inline]
     pub(crate) fn after_grant(&self, head: &Head<'_>) {
-        if self.plan.has_shadow() {
+        if self.plan().has_shadow() {
             self.ask_in_shadow(head);
         }
     }
 
     /// Counts a denial that a caller gets, for blocks.
     pub(crate) fn count(&self, denial: &Denial, asks: &[Ask]) {
-        if self.plan.needs().blocks {
-            self.engine.denials.note(|| self.cold(), denial, asks);
+        if self.plan().needs().blocks {
+            self.engine.denials.note(|| Arc::clone(&self.in_force), denial, asks);
         }
     }
 
@@ -207,7 +209,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     pub(super) fn permit(&self, asks: Asks, verdict: &Verdict, slot: Slot) -> Result<Permit, Denial> {
         let report = self.report(&asks, verdict);
         match verdict.is_granted() {
-            true => Ok(Permit::new(report, asks, slot, self.cold())),
+            true => Ok(Permit::new(report, asks, slot, Arc::clone(&self.in_force))),
             false => Err(Denial::of(report)),
         }
     }
@@ -223,7 +225,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             return;
         }
         for in_shadow in [false, true] {
-            let policies: SmallVec<[&Policy; 4]> = self.plan.with_states(in_shadow).collect();
+            let policies: SmallVec<[&Policy; 4]> = self.plan().with_states(in_shadow).collect();
             if !policies.is_empty() {
                 let Ok(()) = self.engine.cold_store(in_shadow).reset(key, &policies).await;
             }

@@ -1,67 +1,46 @@
-//! Requests that wait, by the rules that apply meanwhile.
+//! Callers that wait, by the rules that apply meanwhile.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::Store;
 
+use super::decider::Decider;
+use super::live::Live;
 use super::permit::Permit;
-use super::replacement::{LatestVersion, Successors, Waited, Waiting};
-use super::request::RequestLimiter;
+use super::waiting::{Waited, Waiting};
 use crate::denial::Denial;
-use crate::extract::Head;
 use crate::never_fails::NeverFails;
+use crate::plan::Asks;
 
-impl<S: Store<Error: NeverFails>> RequestLimiter<S> {
-    /// Asks these rules, and if they are replaced while the caller waits, those that apply then.
-    /// With `at_most` it waits until they allow it, otherwise for slots only.
-    pub(super) async fn ask_in_turn(
+/// The permit of a caller, with what decided.
+pub(crate) type Allowed<S> = (Arc<Decider<S>>, Permit);
+
+impl<S: Store<Error: NeverFails>> Live<S> {
+    /// Charges what `asks` makes by the rules that apply, and if they are replaced while the caller
+    /// waits, by those that apply then. With `at_most` it waits until they allow it, otherwise for
+    /// slots only.
+    pub(crate) async fn ask_in_turn<E>(
         &self,
-        head: &Head<'_>,
+        asks: impl Fn(&Decider<S>) -> Result<Result<Asks, Denial>, E>,
         at_most: Option<Duration>,
-    ) -> Result<Permit, Denial> {
-        let (mut limiter, mut waiting) = (Cow::Borrowed(self), Waiting::default());
+    ) -> Result<Result<Allowed<S>, Denial>, E> {
+        let mut waiting = Waiting::default();
         loop {
-            let latest = self.successors.latest_version();
-            let waited = match at_most {
-                Some(at_most) => {
-                    limiter.decider.admit_in_turn(limiter.asks(head), at_most, waiting, latest).await
-                }
-                None => limiter.check_in_turn(head, waiting, latest).await,
+            let decider = self.load_full();
+            let asks = match decider.shown(asks(&decider)?) {
+                Ok(asks) => asks,
+                Err(denial) => return Ok(Err(denial)),
+            };
+            let waited = match (at_most, decider.plan().waits(&asks, None)) {
+                (Some(at_most), _) => decider.admit(asks, at_most, waiting, self).await,
+                (None, Some(of_each)) => decider.charge_for_slots(asks, of_each, waiting, self).await,
+                (None, None) => Waited::Over(decider.charge(asks, None).await),
             };
             match waited {
-                Waited::Over(decided) => return Ok(limiter.passed(head, decided?)),
-                Waited::Replaced(place) => {
-                    waiting = place;
-                    limiter = self.latest().map_or(limiter, Cow::Owned);
-                }
+                Waited::Over(decided) => return Ok(decided.map(|permit| (decider, permit))),
+                Waited::Replaced(kept) => waiting = kept,
             }
         }
-    }
-
-    async fn check_in_turn(
-        &self,
-        head: &Head<'_>,
-        waiting: Waiting,
-        latest: LatestVersion,
-    ) -> Waited<Result<Permit, Denial>> {
-        let asks = match self.decider.shown(self.asks(head)) {
-            Ok(asks) => asks,
-            Err(denial) => return Waited::Over(Err(denial)),
-        };
-        match self.decider.plan.waits(&asks, None) {
-            Some(waits) => self.decider.charge_for_slots(asks, waits, waiting, latest).await,
-            None => Waited::Over(self.decider.charge(asks, None).await),
-        }
-    }
-
-    /// The limiter of the rules that apply now, with the settings of this one.
-    fn latest(&self) -> Option<RequestLimiter<S>> {
-        let latest = self.successors.live.as_ref()?.latest();
-        if !self.successors.has_own_settings {
-            return Some(latest);
-        }
-        let decider = self.decider.by(latest.decider.plan);
-        Some(RequestLimiter { decider, successors: Successors::none() })
     }
 }

@@ -1,35 +1,42 @@
 //! The same decisions without a Tower service around them: by key, and by the head of a request.
 
 pub(crate) mod asking;
+mod asks;
 mod blocks;
+pub(crate) mod changes;
 mod claim;
 pub(crate) mod decider;
 pub(crate) mod engine;
 mod in_turn;
+pub(crate) mod live;
+mod next_window;
 mod permit;
 pub(crate) mod queue_place;
 mod refusal;
-pub(crate) mod replacement;
 mod request;
 mod shadow;
 mod turn;
 mod until_ready;
 mod wait_queue;
+pub(crate) mod waiting;
 
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{Key, Policy, Store};
 
+use self::changes::RuleChanges;
 use self::decider::Decider;
+use self::live::Live;
 use crate::denial::Denial;
 use crate::extract::global;
 use crate::memory::MemoryStore;
 use crate::never_fails::NeverFails;
 use crate::observe::Decision;
-use crate::plan::{Ask, Asks, Plan, RuleNumber};
-use crate::reason::Reason;
+use crate::plan::Plan;
 use crate::report::Report;
-use crate::rule::PolicyExt;
+use crate::rule::{PolicyExt, Rule};
 use crate::setup_error::{SetupError, or_panic};
 
 pub use self::permit::Permit;
@@ -57,9 +64,12 @@ pub use self::request::RequestLimiter;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Clones share their policies, also when these are [replaced](Limiter::replace). A limiter that is
+/// changed otherwise, as by [`observe`](Limiter::observe), has its own from then on.
 #[derive(Clone, Debug)]
 pub struct Limiter<S = MemoryStore> {
-    pub(crate) decider: Decider<S>,
+    pub(crate) live: Arc<Live<S>>,
 }
 
 impl Limiter {
@@ -77,9 +87,7 @@ impl Limiter {
     /// # Errors
     /// [`SetupError`] if there are none, or if two have one name.
     pub fn try_new(policies: impl IntoIterator<Item = Policy>) -> Result<Limiter, SetupError> {
-        // No request is asked for a key.
-        let rules = policies.into_iter().map(|policy| policy.by(global()));
-        Ok(Limiter { decider: Decider::new(Plan::try_new(rules)?) })
+        Ok(Limiter { live: Live::new(Decider::new(Plan::try_new(rules_of(policies))?)) })
     }
 }
 
@@ -107,7 +115,7 @@ impl<S> Limiter<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        Ok(Limiter { decider: self.decider.try_store(store)? })
+        Ok(Limiter { live: Live::new(self.live.load().try_store(store)?) })
     }
 
     /// Calls `observe` for each decision: [`RateLimitLayer::observe`] says more.
@@ -115,7 +123,7 @@ impl<S> Limiter<S> {
     /// [`RateLimitLayer::observe`]: crate::RateLimitLayer::observe
     #[must_use]
     pub fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Limiter<S> {
-        Limiter { decider: self.decider.observe(observe) }
+        Limiter { live: Live::new(self.live.load().observe(observe)) }
     }
 
     /// Counts decisions and units as metrics: [`RateLimitLayer::metrics`] says more.
@@ -125,7 +133,7 @@ impl<S> Limiter<S> {
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     #[must_use]
     pub fn metrics(self) -> Limiter<S> {
-        Limiter { decider: self.decider.metrics() }
+        Limiter { live: Live::new(self.live.load().metrics()) }
     }
 
     /// Sets whether callers that wait, by [`until_ready`](Limiter::until_ready) or a
@@ -137,41 +145,7 @@ impl<S> Limiter<S> {
     where
         S: Clone,
     {
-        Limiter { decider: self.decider.wait_for_store(wait) }
-    }
-
-    /// What a caller asks of all policies, with one key and cost.
-    pub(crate) fn asks(&self, key: Option<&Key>, cost: u64) -> Result<Asks, Denial> {
-        let plan = &self.decider.plan;
-        let Some(key) = key.filter(|key| !key.is_empty()) else {
-            return plan
-                .enforced()
-                .next()
-                .map_or_else(|| Ok(Asks::new()), |first| Err(self.decider.no_key(first, Reason::NoKey)));
-        };
-        // One cost for all: a slot is one, whatever the work is in other units.
-        let of = |rule| if plan.own(rule).is_in_flight() { cost.min(1) } else { cost };
-        let ask = |rule: RuleNumber| Ask { policy: rule.into(), key: key.clone(), cost: of(rule) };
-        Ok(plan.with_blocks(plan.enforced().map(ask).collect()))
-    }
-
-    /// What a caller asks of each of the named policies.
-    fn asks_of_each(&self, each: &[(&str, &Key, u64)]) -> Result<Result<Asks, Denial>, SetupError> {
-        let plan = &self.decider.plan;
-        let ask = |(name, key, cost): &(&str, &Key, u64)| {
-            Ok(Ask { policy: plan.number_of(name)?.into(), key: (*key).clone(), cost: *cost })
-        };
-        let mut asks = each.iter().map(ask).collect::<Result<Asks, SetupError>>()?;
-        // In the order of the policies: equal sets wait in one queue.
-        let number = |ask: &Ask| plan.rule_of(&ask.policy);
-        asks.sort_unstable_by_key(number);
-        if let Some(two) = asks.windows(2).find(|two| number(&two[0]) == number(&two[1])) {
-            return Err(SetupError::AskedTwice(plan.policy(&two[0].policy).name().to_owned()));
-        }
-        Ok(match asks.iter().find(|ask| ask.key.is_empty()) {
-            Some(ask) => Err(self.decider.no_key(number(ask), Reason::NoKey)),
-            None => Ok(plan.with_blocks(asks)),
-        })
+        Limiter { live: Live::new(self.live.load().wait_for_store(wait)) }
     }
 }
 
@@ -187,7 +161,9 @@ where
     /// A [`Denial`] with the policies that refused, and how long they do. An empty key is refused
     /// with [`Reason::NoKey`], status 400.
     pub async fn check(&self, key: &Key, cost: u64) -> Result<Permit, Denial> {
-        self.decider.charge(self.decider.shown(self.asks(Some(key), cost))?, None).await
+        let asks = |decider: &Decider<S>| Ok(decider.asks(Some(key), cost));
+        let Ok(decided) = self.live.ask_in_turn::<Infallible>(asks, None).await;
+        decided.map(|(_, permit)| permit)
     }
 
     /// Charges each of these policies its own cost to its own key, all or none: [`Limiter::check`]
@@ -229,10 +205,8 @@ where
         &self,
         each: &[(&str, &Key, u64)],
     ) -> Result<Result<Permit, Denial>, SetupError> {
-        Ok(match self.decider.shown(self.asks_of_each(each)?) {
-            Ok(asks) => self.decider.charge(asks, None).await,
-            Err(denial) => Err(denial),
-        })
+        let decided = self.live.ask_in_turn(|decider| decider.asks_of_each(each), None).await?;
+        Ok(decided.map(|(_, permit)| permit))
     }
 
     /// Returns the state of each policy for `key`. Charges nothing.
@@ -241,7 +215,8 @@ where
     /// A [`Denial`] if the key is empty.
     #[doc(alias("peek", "dry_run"))]
     pub async fn look(&self, key: &Key) -> Result<Report, Denial> {
-        Ok(self.decider.look(&self.asks(Some(key), 1)?).await)
+        let decider = self.live.load_full();
+        Ok(decider.look(&decider.asks(Some(key), 1)?).await)
     }
 
     /// Returns the state of each of these policies for its own key. Charges nothing.
@@ -261,8 +236,9 @@ where
     /// Those of [`Limiter::try_check_each`].
     pub async fn try_look_each(&self, each: &[(&str, &Key)]) -> Result<Result<Report, Denial>, SetupError> {
         let each: Vec<_> = each.iter().map(|(name, key)| (*name, *key, 1)).collect();
-        Ok(match self.asks_of_each(&each)? {
-            Ok(asks) => Ok(self.decider.look(&asks).await),
+        let decider = self.live.load_full();
+        Ok(match decider.asks_of_each(&each)? {
+            Ok(asks) => Ok(decider.look(&asks).await),
             Err(denial) => Err(denial),
         })
     }
@@ -337,7 +313,9 @@ where
     /// Outside of a tokio runtime with a timer, if there is something to wait for.
     #[doc(alias("wait", "queue", "throttle"))]
     pub async fn until_ready(&self, key: &Key, cost: u64, at_most: Duration) -> Result<Permit, Denial> {
-        self.decider.admit(self.asks(Some(key), cost), Some(at_most)).await
+        let asks = |decider: &Decider<S>| Ok(decider.asks(Some(key), cost));
+        let Ok(decided) = self.live.ask_in_turn::<Infallible>(asks, Some(at_most)).await;
+        decided.map(|(_, permit)| permit)
     }
 
     /// [`Limiter::until_ready`] with a key and a cost for each policy, as in
@@ -359,7 +337,39 @@ where
         each: &[(&str, &Key, u64)],
         at_most: Duration,
     ) -> Result<Result<Permit, Denial>, SetupError> {
-        Ok(self.decider.admit(self.asks_of_each(each)?, Some(at_most)).await)
+        let decided = self.live.ask_in_turn(|decider| decider.asks_of_each(each), Some(at_most)).await?;
+        Ok(decided.map(|(_, permit)| permit))
+    }
+
+    /// Replaces the policies of this limiter and of its clones:
+    /// [`RateLimitLayer::replace`](crate::RateLimitLayer::replace) says what becomes of keys in
+    /// use. A caller that waits for a policy by its name gets [`SetupError::UnknownPolicy`] if it
+    /// is gone.
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let (mails, user) = (Limiter::new([Policy::new("mails", Quota::per_day(2))]), Key::from("ada"));
+    /// assert!(mails.check(&user, 2).await.is_ok());
+    ///
+    /// mails.replace([Policy::new("mails", Quota::per_day(24))]).unwrap();
+    /// let denial = mails.check(&user, 1).await.unwrap_err();
+    /// assert_eq!(denial.retry_after_seconds(), Some(3_600), "it refills 12 times as fast");
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`Limiter::try_new`] and [`Limiter::try_store`]. The policies stay as they are
+    /// then.
+    pub fn replace(&self, policies: impl IntoIterator<Item = Policy>) -> Result<RuleChanges, SetupError> {
+        self.live.replace(rules_of(policies))
+    }
+
+    /// Returns the version of the policies: 1 at first, and one more with each
+    /// [replacement](Limiter::replace).
+    pub fn version(&self) -> u64 {
+        self.live.version()
     }
 
     /// Releases the slots that requests of this process hold of policies of [requests in
@@ -373,7 +383,7 @@ where
     /// Slots of a store in memory end with the process. Bound the wait by a timeout: the store may
     /// be silent.
     pub async fn give_back(&self) {
-        self.decider.give_back().await;
+        self.live.load_full().give_back().await;
     }
 
     /// Forgets what `key` has used of every policy. Requests that hold a [slot](crate::Slot) go on,
@@ -382,6 +392,11 @@ where
     ///
     /// The empty key belongs to no caller, and this does nothing for it.
     pub async fn reset(&self, key: &Key) {
-        self.decider.reset(key).await;
+        self.live.load_full().reset(key).await;
     }
+}
+
+/// Rules of which no request is asked for a key.
+fn rules_of(policies: impl IntoIterator<Item = Policy>) -> Vec<Rule> {
+    policies.into_iter().map(|policy| policy.by(global())).collect()
 }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -9,8 +10,8 @@ use tollgate_core::{End, Grant, Store};
 
 use super::asking::Claimed;
 use crate::charge::{Charge, Corrected, GrantStamp, ResponseHead};
-use crate::cold::Cold;
 use crate::in_flight::{HeldUntilDropped, Slot};
+use crate::in_force::InForce;
 use crate::plan::{Ask, Asks, PolicyRef};
 use crate::report::Report;
 use crate::setup_error::{SetupError, or_panic};
@@ -24,14 +25,14 @@ pub struct Permit {
     asks: SmallVec<[Option<Ask>; 4]>,
     delay: Duration,
     slot: Slot,
-    cold: Cold,
+    in_force: Arc<InForce>,
 }
 
 impl Permit {
     /// The permit of a set that was granted, with the slots that it holds.
-    pub(crate) fn new(report: Report, asks: Asks, slot: Slot, cold: Cold) -> Permit {
+    pub(crate) fn new(report: Report, asks: Asks, slot: Slot, in_force: Arc<InForce>) -> Permit {
         let delay = report.verdict().delay();
-        Permit { report, asks: asks.into_iter().map(Some).collect(), delay, slot, cold }
+        Permit { report, asks: asks.into_iter().map(Some).collect(), delay, slot, in_force }
     }
 
     /// The permit after its delay.
@@ -59,7 +60,7 @@ impl Permit {
             })
             .collect();
         // None if no rule applied, or if a failure policy decided.
-        let refund = (!grants.is_empty()).then(|| self.cold.store.refund(&grants));
+        let refund = (!grants.is_empty()).then(|| self.in_force.store.refund(&grants));
         async move {
             match refund {
                 Some(refund) => refund.await,
@@ -102,14 +103,14 @@ impl Permit {
     /// # Errors
     /// [`SetupError::UnknownPolicy`]. The permit keeps all charges then.
     pub fn try_charge(&mut self, policy: &str) -> Result<Charge, SetupError> {
-        let rule = self.cold.plan.number_of(policy)?;
-        let plan = self.cold.plan.clone();
+        let rule = self.in_force.plan.number_of(policy)?;
+        let plan = Arc::clone(&self.in_force.plan);
         Ok(match self.take(|policy| plan.rule_of(policy) == rule) {
             // A slot comes back with its permit.
             Some((Ask { policy, key, cost }, granted)) if !plan.policy(&policy).is_in_flight() => {
-                Charge::new(&self.cold, policy, Some(key), cost, granted)
+                Charge::new(&self.in_force, policy, Some(key), cost, granted)
             }
-            _ => Charge::new(&self.cold, rule.into(), None, 0, None),
+            _ => Charge::new(&self.in_force, rule.into(), None, 0, None),
         })
     }
 
@@ -123,7 +124,7 @@ impl Permit {
         let mut slot = HeldUntilDropped::new(self.slot.clone());
         let (asks, granted): (Asks, SmallVec<[Option<GrantStamp>; 4]>) =
             std::iter::from_fn(|| self.take(|_| true)).unzip();
-        let charges = Corrected::open(&self.cold, &asks, |at| granted[at]);
+        let charges = Corrected::open(&self.in_force, &asks, |at| granted[at]);
         slot.correct_first(charges.by_response.settle_by(response));
     }
 

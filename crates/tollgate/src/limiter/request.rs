@@ -1,18 +1,21 @@
 //! The limiter of requests.
 
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{Key, Policy, Store};
 
+use super::changes::RuleChanges;
 use super::decider::Decider;
+use super::live::Live;
 use super::permit::Permit;
-use super::replacement::Successors;
 use crate::denial::Denial;
 use crate::extract::Head;
 use crate::memory::MemoryStore;
 use crate::never_fails::NeverFails;
 use crate::observe::Decision;
-use crate::plan::{Asks, Plan};
+use crate::plan::Plan;
 use crate::report::Report;
 use crate::rule::IntoRules;
 use crate::setup_error::{SetupError, or_panic};
@@ -20,9 +23,10 @@ use crate::setup_error::{SetupError, or_panic};
 /// Asks rules directly, with the head of a request: for handlers that decide themselves. A
 /// [`RateLimitLayer`](crate::RateLimitLayer) is one with a service around it.
 ///
-/// A layer and a limiter made from each other
-/// ([`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter)) share their rules and their state.
-/// A [`Limiter`](crate::Limiter) takes keys instead of requests.
+/// Clones share their rules, also when these are [replaced](RequestLimiter::replace), and so do a
+/// layer and [its limiter](crate::RateLimitLayer::limiter). A limiter that is changed otherwise, as
+/// by [`observe`](RequestLimiter::observe), has its own from then on, on the same state. A
+/// [`Limiter`](crate::Limiter) takes keys instead of requests.
 ///
 /// ```
 /// use http::Request;
@@ -41,9 +45,7 @@ use crate::setup_error::{SetupError, or_panic};
 /// ```
 #[derive(Clone, Debug)]
 pub struct RequestLimiter<S = MemoryStore> {
-    pub(crate) decider: Decider<S>,
-    /// Those who wait follow them.
-    pub(crate) successors: Successors<RequestLimiter<S>>,
+    pub(crate) live: Arc<Live<S>>,
 }
 
 impl RequestLimiter {
@@ -61,7 +63,7 @@ impl RequestLimiter {
     /// # Errors
     /// [`SetupError`] if there are none, or if two have one name.
     pub fn try_new(rules: impl IntoRules) -> Result<RequestLimiter, SetupError> {
-        Ok(RequestLimiter { decider: Decider::new(Plan::try_new(rules)?), successors: Successors::none() })
+        Ok(RequestLimiter { live: Live::new(Decider::new(Plan::try_new(rules)?)) })
     }
 }
 
@@ -89,17 +91,7 @@ impl<S> RequestLimiter<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        Ok(RequestLimiter { decider: self.decider.try_store(store)?, successors: Successors::none() })
-    }
-
-    /// A limiter with other rules, on the same state.
-    pub(crate) fn replaced(&self, rules: impl IntoRules) -> Result<RequestLimiter<S>, SetupError>
-    where
-        S: Store,
-        S::Error: NeverFails,
-    {
-        let decider = self.decider.replaced(Plan::try_new(rules)?)?;
-        Ok(RequestLimiter { decider, successors: Successors::none() })
+        Ok(RequestLimiter { live: Live::new(self.live.load().try_store(store)?) })
     }
 
     /// Calls `observe` for each decision: [`RateLimitLayer::observe`] says more.
@@ -107,8 +99,7 @@ impl<S> RequestLimiter<S> {
     /// [`RateLimitLayer::observe`]: crate::RateLimitLayer::observe
     #[must_use]
     pub fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> RequestLimiter<S> {
-        let (decider, successors) = (self.decider.observe(observe), self.successors.with_own_settings());
-        RequestLimiter { decider, successors }
+        RequestLimiter { live: Live::new(self.live.load().observe(observe)) }
     }
 
     /// Counts decisions and units as metrics: [`RateLimitLayer::metrics`] says more.
@@ -118,8 +109,7 @@ impl<S> RequestLimiter<S> {
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     #[must_use]
     pub fn metrics(self) -> RequestLimiter<S> {
-        let (decider, successors) = (self.decider.metrics(), self.successors.with_own_settings());
-        RequestLimiter { decider, successors }
+        RequestLimiter { live: Live::new(self.live.load().metrics()) }
     }
 
     /// Sets whether callers of [`until_ready`](RequestLimiter::until_ready) also wait while the
@@ -129,16 +119,16 @@ impl<S> RequestLimiter<S> {
     where
         S: Clone,
     {
-        let (decider, successors) = (self.decider.wait_for_store(wait), self.successors.with_own_settings());
-        RequestLimiter { decider, successors }
+        RequestLimiter { live: Live::new(self.live.load().wait_for_store(wait)) }
     }
 
     /// Returns the policies that together hold all states of a key: one for each window of a rule
     /// and its tiers. To sum what a key used [recently](crate::usage::RecentUsage), or to list what
     /// a [reset](RequestLimiter::reset) forgets.
-    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        let plan = &self.decider.plan;
-        plan.with_states(false).chain(plan.with_states(true))
+    pub fn policies(&self) -> Vec<Policy> {
+        let decider = self.live.load();
+        let of = |in_shadow| decider.plan().with_states(in_shadow).cloned();
+        of(false).chain(of(true)).collect()
     }
 }
 
@@ -149,16 +139,13 @@ where
 {
     /// The permit of a request that passes. Asks the rules in shadow, and its slots end when their
     /// rules say so.
-    pub(super) fn passed(&self, head: &Head<'_>, permit: Permit) -> Permit {
-        self.decider.after_grant(head);
+    async fn ask_in_turn(&self, head: &Head<'_>, at_most: Option<Duration>) -> Result<Permit, Denial> {
+        let asks = |decider: &Decider<S>| Ok(decider.asks_of(head));
+        let Ok(decided) = self.live.ask_in_turn::<Infallible>(asks, at_most).await;
+        let (decider, permit) = decided?;
+        decider.after_grant(head);
         permit.slot().end_in_time();
-        permit
-    }
-
-    /// What a request asks of each rule that applies to it.
-    pub(crate) fn asks(&self, head: &Head<'_>) -> Result<Asks, Denial> {
-        let supports = |policy: &Policy| self.decider.engine.store.supports(policy).is_ok();
-        self.decider.plan.ask(head, supports).map_err(|(rule, reason)| self.decider.no_key(rule, reason))
+        Ok(permit)
     }
 
     /// Charges a request to all rules that apply to it, or to none. If the future is dropped before
@@ -176,7 +163,8 @@ where
     /// A [`Denial`] if a rule finds no key and refuses such requests.
     #[doc(alias("peek", "dry_run"))]
     pub async fn look(&self, head: &Head<'_>) -> Result<Report, Denial> {
-        Ok(self.decider.look(&self.asks(head)?).await)
+        let decider = self.live.load_full();
+        Ok(decider.look(&decider.asks_of(head)?).await)
     }
 
     /// Waits until a request may pass, and charges it: see
@@ -186,10 +174,26 @@ where
         self.ask_in_turn(head, Some(at_most)).await
     }
 
+    /// Replaces the rules of this limiter and of its clones, and of the layer that it belongs to:
+    /// see [`RateLimitLayer::replace`](crate::RateLimitLayer::replace).
+    ///
+    /// # Errors
+    /// The errors of [`RequestLimiter::try_new`] and [`RequestLimiter::try_store`]. The rules stay
+    /// as they are then.
+    pub fn replace(&self, rules: impl IntoRules) -> Result<RuleChanges, SetupError> {
+        self.live.replace(rules)
+    }
+
+    /// Returns the version of the rules: 1 at first, and one more with each
+    /// [replacement](RequestLimiter::replace).
+    pub fn version(&self) -> u64 {
+        self.live.version()
+    }
+
     /// Releases the slots that requests of this process hold: see
     /// [`Limiter::give_back`](crate::Limiter::give_back).
     pub async fn give_back(&self) {
-        self.decider.give_back().await;
+        self.live.load_full().give_back().await;
     }
 
     /// Forgets what `key` has used of every rule, in all of its tiers. Do not
@@ -200,6 +204,6 @@ where
     /// [`MissingKey::OneKey`](crate::MissingKey::OneKey), requests without a key share the state of
     /// [`Key::global`]: reset that.
     pub async fn reset(&self, key: &Key) {
-        self.decider.reset(key).await;
+        self.live.load_full().reset(key).await;
     }
 }

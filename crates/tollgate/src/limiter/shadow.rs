@@ -7,10 +7,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tollgate_core::{Check, Policy, Reply, Source, Store, Times, Timestamp, Verdict};
 
 use super::decider::Decider;
-use crate::cold::Cold;
 use crate::denial::Denial;
 use crate::ending::Home;
 use crate::extract::Head;
+use crate::in_force::InForce;
 use crate::never_fails::NeverFails;
 use crate::observe::Outcome;
 use crate::plan::{Asks, RuleNumber};
@@ -19,8 +19,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Asks each rule in shadow about a request that passes, and does not wait for the answers.
     /// Each decides by itself.
     pub(super) fn ask_in_shadow(&self, head: &Head<'_>) {
-        let Decider { engine, plan, observers } = self;
-        let supports = |policy: &Policy| engine.shadow_store().supports(policy).is_ok();
+        let InForce { plan, observers, .. } = &*self.in_force;
+        let supports = |policy: &Policy| self.engine.shadow_store().supports(policy).is_ok();
         let mut waiting = Vec::new();
         for rule in plan.in_shadow(head) {
             match plan.ask_of(rule, head, supports) {
@@ -44,10 +44,10 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Charges what a request asks of a rule. Returns what the store has not answered yet.
     fn charge_in_shadow(&self, rule: RuleNumber, asks: Asks) -> Option<(ShadowCheck<S>, S::Acquire)> {
         let Ok(turn) = Arc::clone(&self.engine.shadow.free).try_acquire_owned() else {
-            self.observers.undecided(&self.plan, rule, Outcome::ShadowDropped);
+            self.in_force.observers.undecided(self.plan(), rule, Outcome::ShadowDropped);
             return None;
         };
-        let set: SmallVec<[Check<'_>; 2]> = asks.iter().map(|ask| self.plan.check(ask)).collect();
+        let set: SmallVec<[Check<'_>; 2]> = asks.iter().map(|ask| self.plan().check(ask)).collect();
         let reply = self.engine.shadow_store().acquire(&set, Times::ONCE);
         drop(set);
         let since = if let Reply::Later(_) = reply { self.waits_since() } else { None };
@@ -81,11 +81,15 @@ impl<S: Store<Error: NeverFails>> ShadowCheck<S> {
             return;
         }
         let ShadowCheck { decider, asks, since, .. } = &self;
-        decider.observers.verdict(&decider.plan, asks, verdict, *since);
-        if !verdict.is_granted() && decider.plan.needs().blocks {
-            let cold = || Cold { store: decider.engine.cold_store(true), ..decider.cold() };
+        let InForce { plan, observers, .. } = &*decider.in_force;
+        observers.verdict(plan, asks, verdict, *since);
+        if !verdict.is_granted() && plan.needs().blocks {
+            let in_shadow = || {
+                let (plan, observers) = (Arc::clone(plan), observers.clone());
+                Arc::new(InForce { plan, observers, store: decider.engine.cold_store(true) })
+            };
             let denial = Denial::of(decider.report(asks, verdict));
-            decider.engine.shadow.denials.note(cold, &denial, asks);
+            decider.engine.shadow.denials.note(in_shadow, &denial, asks);
         }
         self.ends = None;
     }
@@ -94,7 +98,7 @@ impl<S: Store<Error: NeverFails>> ShadowCheck<S> {
 impl<S> Drop for ShadowCheck<S> {
     fn drop(&mut self) {
         if self.ends.is_some() {
-            let Decider { plan, observers, .. } = &self.decider;
+            let InForce { plan, observers, .. } = &*self.decider.in_force;
             observers.undecided(plan, self.rule, Outcome::ShadowDropped);
         }
     }

@@ -8,12 +8,13 @@ use tollgate_core::{Policy, Reply, Store, Times, Wait};
 
 use super::asking::{Asking, Claimed};
 use super::decider::Decider;
+use super::live::Live;
 use super::permit::Permit;
 use super::queue_place::QueuePlace;
 use super::refusal::Refusal;
-use super::replacement::{LatestVersion, Waited, Waiting};
 use super::turn::turn_before;
 use super::wait_queue::Waiter;
+use super::waiting::{Waited, Waiting};
 use crate::denial::Denial;
 use crate::in_flight::{Listener, Slot};
 use crate::never_fails::NeverFails;
@@ -22,37 +23,16 @@ use crate::reason::Reason;
 use crate::time::{YEAR, timer_now};
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// Charges what is asked, and waits for the delay of a leaky bucket. With `at_most`, also until
-    /// the rules allow it.
-    pub(crate) async fn admit(
-        &self,
-        asks: Result<Asks, Denial>,
-        at_most: Option<Duration>,
-    ) -> Result<Permit, Denial> {
-        let Some(at_most) = at_most else {
-            let permit = self.charge(self.shown(asks)?, None).await?;
-            return Ok(self.after_delay(permit).await);
-        };
-        match self.admit_in_turn(asks, at_most, Waiting::default(), LatestVersion::default()).await {
-            Waited::Over(admitted) => admitted,
-            Waited::Replaced(_) => unreachable!("these rules are never replaced"),
-        }
-    }
-
     /// Charges what is asked once the rules allow it, and waits for the delay of a leaky bucket.
-    pub(super) async fn admit_in_turn(
+    pub(super) async fn admit(
         &self,
-        asks: Result<Asks, Denial>,
+        asks: Asks,
         at_most: Duration,
         waiting: Waiting,
-        latest: LatestVersion,
+        live: &Live<S>,
     ) -> Waited<Result<Permit, Denial>> {
-        let asks = match self.shown(asks) {
-            Ok(asks) => asks,
-            Err(denial) => return Waited::Over(Err(denial)),
-        };
         let to_count = self.to_count(&asks);
-        match self.charge_in_turn(asks, &Patience::ForAll(at_most), waiting, latest).await {
+        match self.charge_in_turn(asks, &Patience::ForAll(at_most), waiting, live).await {
             Waited::Over(Ok(permit)) => Waited::Over(Ok(self.after_delay(permit).await)),
             Waited::Over(Err(denial)) => {
                 self.count(&denial, &to_count);
@@ -68,9 +48,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         asks: Asks,
         of_each: Waits,
         waiting: Waiting,
-        latest: LatestVersion,
+        live: &Live<S>,
     ) -> Waited<Result<Permit, Denial>> {
-        let claimed = match self.claim_in_turn(asks.clone(), of_each, None, waiting, latest).await {
+        let claimed = match self.claim_in_turn(asks.clone(), of_each, None, waiting, live).await {
             Waited::Over(claimed) => claimed,
             Waited::Replaced(waiting) => return Waited::Replaced(waiting),
         };
@@ -86,9 +66,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         of_each: Waits,
         deadline: Option<Duration>,
         waiting: Waiting,
-        latest: LatestVersion,
+        live: &Live<S>,
     ) -> Waited<Claimed> {
-        match self.charge_in_turn(asks, &Patience::ForSlots(of_each, deadline), waiting, latest).await {
+        match self.charge_in_turn(asks, &Patience::ForSlots(of_each, deadline), waiting, live).await {
             Waited::Over(Ok(permit)) => Waited::Over(permit.claimed()),
             Waited::Over(Err(denial)) => Waited::Over((denial.report().verdict().clone(), Slot::default())),
             Waited::Replaced(waiting) => Waited::Replaced(waiting),
@@ -96,19 +76,19 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 
     /// Asks until the rules allow it, in the queues of callers that wait for the same keys. Stops
-    /// as soon as `latest` is after these rules.
+    /// as soon as these rules are replaced.
     async fn charge_in_turn(
         &self,
         asks: Asks,
         patience: &Patience,
         waiting: Waiting,
-        mut latest: LatestVersion,
+        live: &Live<S>,
     ) -> Waited<Result<Permit, Denial>> {
         if !self.may_have_to_wait(&asks) {
             let reply = self.ask_once(&asks, patience.deadline(Duration::ZERO));
             return Waited::Over(self.asked(asks.clone(), reply, patience).await);
         }
-        let version = self.plan.version();
+        let version = self.plan().version();
         let begin = waiting.begin.unwrap_or_else(timer_now);
         // As long as the timer can sleep.
         let end = begin + patience.longest().min(YEAR);
@@ -116,7 +96,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         let waits_for_all = matches!(patience, Patience::ForAll(_));
         let arrival = waiting.arrival.unwrap_or_else(|| self.engine.queues.arrival());
         let waited_for = self.waited_for(&asks, waits_for_all);
-        let keys = || waited_for.iter().map(|at| (self.plan.queue_of(&asks[*at]), &asks[*at].key));
+        let keys = || waited_for.iter().map(|at| (self.plan().queue_of(&asks[*at]), &asks[*at].key));
         let mut waiter = match waiting.place {
             Some(place) => Some(self.engine.queues.join_from(place, keys())),
             None => self.engine.queues.join_others(arrival, keys()),
@@ -127,12 +107,12 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         // A refusal that lasts longer than the patience of this caller.
         let holds = |waiter: &Waiter<Refusal>| {
             let lasts =
-                |at: usize, refusal: &Refusal| refusal.holds_for(&self.plan, asks[waited_for[at]].cost, end);
+                |at: usize, refusal: &Refusal| refusal.holds_for(self.plan(), asks[waited_for[at]].cost, end);
             waiter.refusal(|at, refusal| waits_for_all && lasts(at, refusal))
         };
         let (mut asks_again, mut outage_pause) = (None, FIRST_OUTAGE_PAUSE);
         let mut releases =
-            ReleasesOfOne { at: asks.iter().position(|ask| self.plan.is_slot(ask)), listener: None };
+            ReleasesOfOne { at: asks.iter().position(|ask| self.plan().is_slot(ask)), listener: None };
         loop {
             if let Some(waiter) = &mut waiter {
                 if let Some(refusal) = holds(waiter) {
@@ -155,7 +135,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                     }
                 };
                 // Callers without a turn hear of it when they get one.
-                if latest.unless_after(version, pause).await.is_none() {
+                if live.unless_after(version, pause).await.is_none() {
                     break;
                 }
                 if in_time && !waiter.enter() {
@@ -197,7 +177,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 None => return Waited::Over(Err(denial)),
             };
             let leaves = left.is_zero() || passes_after(&denial, left) > left;
-            if leaves && latest.is_after(version) {
+            if leaves && live.is_after(version) {
                 // It was refused by rules that do not apply any more.
                 break;
             }
@@ -210,7 +190,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 let now = timer_now();
                 let by = Refusal::each(&denial, &asks, now);
                 // The ask that refuses for longest, and has not only to wait for a slot.
-                let longest = by.iter().max_by_key(|(at, lasts, _)| (!self.plan.is_slot(&asks[*at]), *lasts));
+                let longest =
+                    by.iter().max_by_key(|(at, lasts, _)| (!self.plan().is_slot(&asks[*at]), *lasts));
                 match lacking.or_else(|| Some(longest?.0)).and_then(queue) {
                     Some(at) => {
                         let by = by.into_iter();
@@ -235,21 +216,21 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         patience: &Patience,
     ) -> Option<Denial> {
         let waits = waiter.is_some_and(|waiter| !waiter.has_turn());
-        let has_rates = || asks.iter().any(|ask| ask.cost > 0 && !self.plan.is_slot(ask));
+        let has_rates = || asks.iter().any(|ask| ask.cost > 0 && !self.plan().is_slot(ask));
         if !waits || matches!(patience, Patience::ForAll(_)) || !has_rates() {
             return None;
         }
         let deadline = patience.deadline(Duration::ZERO);
         let looked = self.acquire(asks, Times::LOOK, deadline).wait().await.unwrap_or_else(NeverFails::never);
         let denial = Denial::of(self.report(asks, &looked));
-        let is_refused = denial.violated_at().any(|at| !self.plan.is_slot(&asks[at]));
+        let is_refused = denial.violated_at().any(|at| !self.plan().is_slot(&asks[at]));
         is_refused.then_some(denial)
     }
 
     /// The places of the asks that a caller waits for. Callers for one slot wait in one queue,
     /// whatever their other rules are.
     fn waited_for(&self, asks: &[Ask], waits_for_all: bool) -> SmallVec<[usize; 4]> {
-        let is_waited_for = |ask: &Ask| ask.cost > 0 && (waits_for_all || self.plan.is_slot(ask));
+        let is_waited_for = |ask: &Ask| ask.cost > 0 && (waits_for_all || self.plan().is_slot(ask));
         let each = asks.iter().enumerate().filter(|(_, ask)| is_waited_for(ask));
         each.map(|(at, _)| at).collect()
     }
@@ -274,14 +255,14 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Listens to releases of the slot that is lacking.
     fn listen(&self, releases: &mut ReleasesOfOne, asks: &[Ask]) {
         if let (Some(at), None) = (releases.at, &releases.listener) {
-            releases.listener = Some(self.engine.slots.listen(&self.plan, &asks[at]));
+            releases.listener = Some(self.engine.slots.listen(self.plan(), &asks[at]));
         }
     }
 
     /// Whether another answer is possible later. A cost of 0 passes now, and one that exceeds a
     /// quota never does.
     fn may_have_to_wait(&self, asks: &Asks) -> bool {
-        let fits = |ask: &Ask| ask.cost <= self.plan.policy(&ask.policy).largest_cost();
+        let fits = |ask: &Ask| ask.cost <= self.plan().policy(&ask.policy).largest_cost();
         asks.iter().any(|ask| ask.cost > 0) && asks.iter().all(fits)
     }
 
@@ -291,7 +272,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 
     /// Waits for the place that a leaky bucket reserved.
-    async fn after_delay(&self, permit: Permit) -> Permit {
+    pub(crate) async fn after_delay(&self, permit: Permit) -> Permit {
         let delay = permit.delay();
         if delay.is_zero() {
             return permit;

@@ -132,6 +132,9 @@ impl Plan {
 
     /// How long each ask may wait for its slot, if any may. `deadline` is that of the caller.
     pub(crate) fn waits(&self, asks: &[Ask], deadline: Option<Duration>) -> Option<SmallVec<[Duration; 4]>> {
+        if !self.needs().slots {
+            return None;
+        }
         let deadline = deadline.unwrap_or(Duration::MAX);
         let wait = |ask: &Ask| match self.is_slot(ask) {
             true => self.rule(self.rule_of(&ask.policy)).wait().min(deadline),

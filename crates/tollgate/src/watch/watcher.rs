@@ -238,7 +238,7 @@ mod tests {
         // As long as before.
         std::fs::write(&path, "200").unwrap();
         settle();
-        assert_eq!((layer.version(), layer.limiter().policies().next().unwrap().quota().limit()), (2, 200));
+        assert_eq!((layer.version(), layer.limiter().policies()[0].quota().limit()), (2, 200));
         std::fs::remove_file(&path).unwrap();
     }
 

@@ -1,19 +1,15 @@
-//! Rules that are replaced while services run.
+//! What a replacement of rules changes.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use tollgate_core::{Clock, Policy, Store, Timestamp};
+use tollgate_core::{Policy, Timestamp};
 
-use super::RateLimitLayer;
 use super::next_window::{in_utc, running_end};
-use super::shared::LayerShared;
-use crate::never_fails::NeverFails;
+use crate::rule::Rule;
 use crate::rule::variants::Variant;
-use crate::rule::{IntoRules, Rule};
-use crate::setup_error::SetupError;
 
-/// What [`RateLimitLayer::replace`] changed.
+/// What a [replacement](crate::RateLimitLayer::replace) of rules changed.
 ///
 /// ```
 /// use tollgate::extract::PeerIp;
@@ -59,75 +55,8 @@ pub enum RuleChange {
     StartsAgain,
 }
 
-impl<S> RateLimitLayer<S>
-where
-    S: Store,
-    S::Error: NeverFails,
-{
-    /// Replaces the rules of this layer, of its clones, and of all services that they made, also of
-    /// those that run. The next request is decided by the new rules.
-    ///
-    /// - A request is decided and finished by one set of rules: so are its charges and its slots.
-    /// - Keys keep what they have used, in the store. Windows, rings and logs keep their units; a
-    ///   bucket keeps the time until it is full, so a raised limit refills it faster. If its new
-    ///   version is full sooner than that, it begins with a bucket used up, and no caller waits
-    ///   longer than for that: see
-    ///   [`PolicyNumbers::version_burst`](tollgate_core::PolicyNumbers::version_burst). A leaky
-    ///   bucket keeps its queue.
-    /// - A new window or another algorithm counts from zero. The result says which rules do.
-    /// - Another zone or anchor of a calendar applies when the running windows end. The result says
-    ///   when that is.
-    /// - Another [time of blocks](crate::Rule::block_after), or another [time to
-    ///   live](crate::Policy::with_ttl), is for new blocks and slots. Those that run end when they
-    ///   would have.
-    /// - [Leases](crate::StoreExt::leased) of an earlier quota are not spent any more.
-    ///   [Denials](crate::StoreExt::deny_cache) of an earlier quota are forgotten.
-    /// - Callers that wait for a slot, or in [`until_ready`], ask again at once by the new rules.
-    ///   They keep their order, and what they have waited counts.
-    /// - All options of the layer stay: the store, the fields, the observers, the metrics.
-    ///
-    /// If two threads replace rules at once, the sets follow each other. A fleet replaces the rules
-    /// of each process. Meanwhile a window admits at most the larger limit, and a bucket at most
-    /// both bursts and what the faster one refills.
-    ///
-    /// # Errors
-    /// The errors of [`RateLimitLayer::try_new`] and [`RateLimitLayer::try_store`]. The rules stay
-    /// as they are then.
-    ///
-    /// [`until_ready`]: crate::RequestLimiter::until_ready
-    pub fn replace(&self, rules: impl IntoRules) -> Result<RuleChanges, SetupError> {
-        let (rules, now): (Vec<_>, _) = (rules.into_rules().collect(), Clock::system().now());
-        loop {
-            let earlier = self.live.load_full();
-            let next = earlier.replaced(rules.iter().cloned())?;
-            let changes = RuleChanges::between(next.version(), earlier.rules(), next.rules(), now);
-            if self.live.replace(&earlier, next) {
-                return Ok(changes);
-            }
-        }
-    }
-
-    /// Returns the version of the rules: 1 at first, and one more with each
-    /// [replacement](RateLimitLayer::replace).
-    pub fn version(&self) -> u64 {
-        self.live.load().version()
-    }
-}
-
-impl<S: Store<Error: NeverFails>> LayerShared<S> {
-    /// The rules that are enforced, followed by those in shadow.
-    fn rules(&self) -> impl Iterator<Item = &Rule> + Clone {
-        self.limiter.decider.plan.rules()
-    }
-
-    /// The same options with other rules.
-    fn replaced(&self, rules: impl IntoRules) -> Result<LayerShared<S>, SetupError> {
-        Ok(LayerShared { limiter: self.limiter.replaced(rules)?, ..self.clone() })
-    }
-}
-
 impl RuleChanges {
-    fn between<'a>(
+    pub(super) fn between<'a>(
         version: u64,
         earlier: impl Iterator<Item = &'a Rule> + Clone,
         next: impl Iterator<Item = &'a Rule>,

@@ -1,0 +1,23 @@
+//! A plan in force: how its grants end, and what follows its denials.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::never_fails::ColdStore;
+use crate::observe::Observers;
+use crate::plan::Plan;
+
+/// A plan by which requests are decided, those who see the decisions, and the store for what no
+/// request waits for.
+pub(crate) struct InForce {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) observers: Observers,
+    pub(crate) store: ColdStore,
+}
+
+impl fmt::Debug for InForce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let InForce { plan, observers, .. } = self;
+        f.debug_struct("InForce").field("plan", plan).field("observers", observers).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,91 @@
+//! The rules that apply now, and those that replace them.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use arc_swap::{ArcSwap, Guard};
+use tokio::sync::watch;
+use tollgate_core::{Clock, Store};
+
+use super::changes::RuleChanges;
+use super::decider::Decider;
+use crate::in_force::InForce;
+use crate::never_fails::NeverFails;
+use crate::plan::Plan;
+use crate::rule::{IntoRules, Rule};
+use crate::setup_error::SetupError;
+
+/// The decider that applies now. Clones of a limiter share it, and services of a layer.
+#[derive(Debug)]
+pub(crate) struct Live<S> {
+    current: ArcSwap<Decider<S>>,
+    /// Wakes callers that wait by earlier rules.
+    version: watch::Sender<u64>,
+}
+
+impl<S> Live<S> {
+    pub(crate) fn new(decider: Decider<S>) -> Arc<Live<S>> {
+        let version = watch::Sender::new(decider.plan().version());
+        Arc::new(Live { current: ArcSwap::from_pointee(decider), version })
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> Guard<Arc<Decider<S>>> {
+        self.current.load()
+    }
+
+    pub(crate) fn load_full(&self) -> Arc<Decider<S>> {
+        self.current.load_full()
+    }
+
+    pub(crate) fn in_force(&self) -> Arc<InForce> {
+        Arc::clone(&self.load().in_force)
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.load().plan().version()
+    }
+
+    /// Whether rules of this version were replaced.
+    pub(super) fn is_after(&self, version: u64) -> bool {
+        *self.version.borrow() > version
+    }
+
+    /// Does some work until rules of this version are replaced. `None` if they were.
+    pub(super) async fn unless_after<T>(&self, version: u64, work: impl Future<Output = T>) -> Option<T> {
+        let mut latest = self.version.subscribe();
+        let (mut work, mut later) = (pin!(work), pin!(latest.wait_for(|latest| *latest > version)));
+        poll_fn(|cx| {
+            if later.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(cx).map(Some)
+        })
+        .await
+    }
+}
+
+impl<S: Store<Error: NeverFails>> Live<S> {
+    /// Replaces the rules. Two threads that do so at once follow each other.
+    pub(crate) fn replace(&self, rules: impl IntoRules) -> Result<RuleChanges, SetupError> {
+        let (rules, now): (Vec<Rule>, _) = (rules.into_rules().collect(), Clock::system().now());
+        loop {
+            let earlier = self.load_full();
+            let next = Arc::new(earlier.replaced(Plan::try_new(rules.iter().cloned())?)?);
+            let version = next.plan().version();
+            let changes = RuleChanges::between(version, earlier.plan().rules(), next.plan().rules(), now);
+            let found = self.current.compare_and_swap(&earlier, next);
+            if Arc::ptr_eq(&found, &earlier) {
+                // Two threads may arrive here in another order.
+                self.version.send_if_modified(|latest| {
+                    let is_later = version > *latest;
+                    *latest = version.max(*latest);
+                    is_later
+                });
+                return Ok(changes);
+            }
+        }
+    }
+}

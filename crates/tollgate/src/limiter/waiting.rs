@@ -1,0 +1,23 @@
+//! What becomes of a wait when rules are replaced.
+
+use tokio::time::Instant;
+
+use super::refusal::Refusal;
+use super::wait_queue::Waiter;
+
+/// The end of a wait, or of the rules by which a caller has waited so far.
+pub(crate) enum Waited<T> {
+    Over(T),
+    /// The caller asks again by the new rules, from its place.
+    Replaced(Waiting),
+}
+
+/// What a caller that waits keeps when its rules are replaced.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// When it began to wait.
+    pub(super) begin: Option<Instant>,
+    /// Its place in every queue.
+    pub(super) arrival: Option<u64>,
+    pub(super) place: Option<Waiter<Refusal>>,
+}
