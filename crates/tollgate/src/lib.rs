@@ -165,51 +165,36 @@ pub mod watch;
 
 mod answer;
 mod blocks;
-mod denial;
-mod ending;
-mod fields;
-mod grpc_type;
+mod decision;
+mod errors;
 mod in_flight;
-mod in_force;
-mod interned;
 mod limiter;
-#[cfg(feature = "axum")]
-mod missing_extension;
-mod never_fails;
-mod observe;
 mod plan;
-mod random_part;
-mod reason;
-mod report;
 mod rule;
-mod setup_error;
 mod table;
-mod waiting_call;
 
+pub use answer::fields::Fields;
 #[doc(inline)]
 pub use charge::Charge;
-pub use denial::Denial;
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use decision::observe::stores as metrics;
+pub use decision::observe::{Decision, Outcome};
+pub use decision::{Denial, Report};
+pub use errors::{Reason, SetupError};
 #[doc(inline)]
 pub use extract::Head;
 #[doc(inline)]
 pub use failure::CircuitBreaker;
-pub use fields::Fields;
 pub use in_flight::Slot;
 #[doc(inline)]
 pub use layer::RateLimitLayer;
 pub use limiter::{Limiter, Permit, RequestLimiter};
 #[doc(inline)]
 pub use memory::MemoryStore;
-#[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
-pub use observe::stores as metrics;
-pub use observe::{Decision, Outcome};
-pub use reason::Reason;
-pub use report::Report;
 pub use rule::{MissingKey, PolicyExt, Rule, exempt};
 #[doc(inline)]
 pub use scale::Lease;
-pub use setup_error::SetupError;
 #[doc(inline)]
 pub use store::StoreExt;
 pub use tollgate_core::{

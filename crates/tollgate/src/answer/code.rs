@@ -7,9 +7,9 @@ use std::time::Duration;
 use http::StatusCode;
 use smallvec::SmallVec;
 
-use crate::denial::Denial;
-use crate::fields::strictness;
-use crate::reason::Reason;
+use crate::answer::fields::strictness;
+use crate::decision::Denial;
+use crate::errors::Reason;
 
 /// How long to wait, if waiting helps: [`Denial::retry_after`], or `Retry-After` if the store is
 /// unavailable.

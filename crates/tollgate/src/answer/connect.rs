@@ -9,9 +9,9 @@ use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use super::code::{code, message};
 use super::details::{Detail, Message};
 use super::response;
-use crate::denial::Denial;
+use crate::decision::Denial;
+use crate::errors::escaped;
 use crate::extract::Head;
-use crate::reason::escaped;
 
 /// Parsed here, and not by each denial.
 const CONNECT_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("connect-protocol-version");

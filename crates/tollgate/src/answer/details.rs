@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use smallvec::SmallVec;
 
 use super::code::{code, refusing, wait};
-use crate::denial::Denial;
-use crate::reason::Reason;
+use crate::decision::Denial;
+use crate::errors::Reason;
 
 /// A message that tells programs about a denial.
 pub(super) enum Detail {

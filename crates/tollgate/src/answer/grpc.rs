@@ -8,9 +8,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use super::code::{code, message, wait};
 use super::details;
-use crate::denial::Denial;
-use crate::fields::number;
-use crate::interned::printable;
+use crate::answer::fields::number;
+use crate::decision::Denial;
+use crate::plan::interned::printable;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
     use crate::extract::global;
-    use crate::grpc_type::GrpcType;
+    use crate::extract::grpc_type::GrpcType;
     use crate::layer::ResponseBody;
     use crate::{MemoryStore, PolicyExt, RateLimitLayer};
 

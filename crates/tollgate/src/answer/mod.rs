@@ -1,4 +1,5 @@
-//! The answer to a refused request: a problem document, or the error of gRPC or Connect.
+//! What a client sees: rate limit fields, and the answer to a refused request as a problem document or
+//! as an error of gRPC or Connect.
 //!
 //! | file | holds |
 //! |---|---|
@@ -6,6 +7,7 @@
 //! | `grpc.rs`, `connect.rs` | the formats of these two |
 //! | `code.rs`, `details.rs` | what both say: code, text, wait; messages of `google.rpc` |
 //! | `body.rs` | the body of a response: that of the service or an answer
+//! | `fields/` | the rate limit fields of all responses |
 //! | `own.rs` | which answers a user may return instead |
 //! | `tonic.rs` | a denial as a `tonic::Status`, with the feature `tonic` |
 
@@ -13,6 +15,7 @@ pub(crate) mod body;
 mod code;
 mod connect;
 mod details;
+pub(crate) mod fields;
 mod grpc;
 mod own;
 #[cfg(feature = "tonic")]
@@ -22,11 +25,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::Full;
 
-use crate::denial::Denial;
+use crate::answer::fields::number;
+use crate::decision::Denial;
+use crate::errors::{Reason, problem};
 use crate::extract::Head;
-use crate::fields::number;
-use crate::grpc_type::{GrpcType, after};
-use crate::reason::{Reason, problem};
+use crate::extract::grpc_type::{GrpcType, after};
 
 pub use body::ResponseBody;
 pub(crate) use own::IntoAnswer;

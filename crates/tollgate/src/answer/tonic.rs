@@ -7,7 +7,7 @@ use ::tonic::{Code, Status};
 use super::code::{code, message};
 use super::details::{self, Message};
 use super::grpc::{GRPC_RETRY_PUSHBACK_MS, pushback};
-use crate::denial::Denial;
+use crate::decision::Denial;
 
 /// The status that a layer would answer with: for handlers that ask a [`Limiter`](crate::Limiter).
 ///

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tollgate_core::{Check, Key, Policy, Share, Store, Times, Wait};
 
-use crate::denial::Denial;
-use crate::ending::Home;
-use crate::in_force::InForce;
+use crate::decision::Denial;
+use crate::decision::InForce;
+use crate::errors::Reason;
+use crate::errors::SetupError;
 use crate::plan::{Ask, RuleNumber};
-use crate::reason::Reason;
-use crate::setup_error::SetupError;
+use crate::time::ending::Home;
 
 pub(crate) use counts::DenialCounts;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use tollgate_core::{Algorithm, Boundaries, Policy, Quota, QuotaError};
 
-use crate::setup_error::{SetupError, or_panic};
+use crate::errors::{SetupError, or_panic};
 
 /// Days, weeks or months of a time zone, as windows of a [`Policy`]: "10,000 a month in Berlin".
 ///

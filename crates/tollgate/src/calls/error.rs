@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use crate::denial::Denial;
+use crate::decision::Denial;
 
 /// The error of a [`CallLimit`](super::CallLimit), and of a `Pause` of the feature `client`.
 #[derive(Clone, Debug)]

@@ -15,13 +15,13 @@ use tower_service::Service;
 
 use super::error::CallError;
 use super::layer::CallLimitLayer;
-use crate::denial::Denial;
+use crate::decision::Denial;
 use crate::in_flight::HeldUntilDropped;
 use crate::limiter::Permit;
 use crate::limiter::decider::Decider;
+use crate::limiter::waiting_call::WaitingCall;
 use crate::memory::MemoryStore;
-use crate::never_fails::NeverFails;
-use crate::waiting_call::WaitingCall;
+use crate::store::NeverFails;
 
 /// A service limited by a [`CallLimitLayer`]. It is ready when the inner service is.
 pub struct CallLimit<Svc, R, S = MemoryStore> {

@@ -7,7 +7,7 @@ use http::{Extensions, HeaderMap, Response, StatusCode};
 
 use super::web_trailers::WebTrailers;
 use super::{Charge, CorrectionTask};
-use crate::grpc_type::GrpcType;
+use crate::extract::grpc_type::GrpcType;
 use crate::rule::response_head::{OfResponse, ResponseHead};
 
 /// The charges of a request that its response settles. Dropped before that, they stay.

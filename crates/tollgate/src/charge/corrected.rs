@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ByResponse, Charge, GrantStamp};
-use crate::in_force::InForce;
+use crate::decision::InForce;
 use crate::plan::Ask;
 
 /// The charges of a request that passes, of each rule that corrects them.

@@ -6,7 +6,7 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use http::request::Parts;
 
 use super::{Charge, Charges};
-use crate::setup_error::SetupError;
+use crate::errors::SetupError;
 
 /// Feature `axum`. The charge of the only rule that reserves. If there is none or there are
 /// several, the request is answered 500, and the log says once why: take [`Charges`] if there are

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{Key, Settled};
 
-use crate::denial::Denial;
-use crate::ending::Home;
-use crate::in_force::InForce;
+use crate::decision::Denial;
+use crate::decision::InForce;
 use crate::plan::PolicyRef;
+use crate::time::ending::Home;
 
 pub(crate) use by_response::{ByResponse, ByTrailers};
 pub(crate) use corrected::Corrected;

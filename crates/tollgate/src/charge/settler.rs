@@ -11,11 +11,11 @@ use tokio::time::timeout;
 use tollgate_core::{Key, Reply, Settled, Store, Times};
 
 use super::reservation::{GrantStamp, Reservation};
-use crate::denial::Denial;
-use crate::ending::{EndPhase, Home, within};
-use crate::in_force::InForce;
+use crate::decision::Denial;
+use crate::decision::InForce;
+use crate::decision::Report;
 use crate::plan::{Ask, PolicyRef};
-use crate::report::Report;
+use crate::time::ending::{EndPhase, Home, within};
 
 impl InForce {
     /// Charges more units. Other rules have decided about the request before. `None` if a failure

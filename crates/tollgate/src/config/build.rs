@@ -14,10 +14,10 @@ use super::rule_fields::Mode;
 use super::tiers::TiersConfig;
 use super::when::PathPattern;
 use crate::charge::ResponseHead;
+use crate::errors::SetupError;
 use crate::extract::{Head, PeerIp};
 use crate::rule::exempt::{cors_preflight, try_from_networks};
 use crate::rule::{PolicyExt, Rule};
-use crate::setup_error::SetupError;
 
 /// Refuses a cost that no policy of a rule lets pass. The warnings name those that do not.
 fn refuse_cost_beyond_all(rule: &Rule, config: &RuleConfig) -> Result<(), Mistake> {

@@ -4,10 +4,10 @@ use tollgate_core::Key;
 
 use super::key::{ALLOWED, KeyExpression, KeyPart};
 use super::registry::Registry;
+use crate::errors::Reason;
 use crate::extract::{
     Head, Header, KeyExtractor, PeerIp, basic_user, bearer, cookie, first_mistake, global, method,
 };
-use crate::reason::Reason;
 
 impl KeyExpression {
     /// Makes the extractor. It takes the peer's address, unless the registry has a client address.

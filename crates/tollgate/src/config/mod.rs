@@ -145,7 +145,6 @@ mod line;
 mod message;
 mod mistakes;
 mod name;
-mod open;
 mod place;
 mod rate;
 mod registry;

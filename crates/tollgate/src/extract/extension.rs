@@ -8,7 +8,7 @@ use tollgate_core::Key;
 
 use super::extractor::KeyExtractor;
 use super::head::Head;
-use crate::reason::Reason;
+use crate::errors::Reason;
 
 /// A key from something that an outer layer left in the request's extensions, such as the user that
 /// authentication found.

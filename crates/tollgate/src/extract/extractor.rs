@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_core::Key;
 
 use super::head::Head;
-use crate::reason::Reason;
+use crate::errors::Reason;
 
 /// Derives a [`Key`] from a request's head. Closures `Fn(&Head) -> Option<Key>` are
 /// extractors.

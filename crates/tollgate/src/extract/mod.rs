@@ -58,6 +58,7 @@ mod client_ip;
 mod cookie;
 mod extension;
 mod extractor;
+pub(crate) mod grpc_type;
 mod head;
 mod header;
 mod networks;

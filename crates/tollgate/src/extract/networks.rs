@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use tollgate_core::counted_address;
 
-use crate::setup_error::SetupError;
+use crate::errors::SetupError;
 
 /// A list of networks.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use tollgate_core::Key;
 
 use super::extractor::{AddressExtractor, KeyExtractor};
 use super::head::Head;
-use crate::reason::Reason;
+use crate::errors::Reason;
 
 /// The peer's address, for servers that this crate does not know: insert it into the extensions of
 /// each request of a connection.

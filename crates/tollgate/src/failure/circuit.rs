@@ -147,7 +147,7 @@ impl Circuit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setup_error::SetupError;
+    use crate::errors::SetupError;
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -13,7 +13,7 @@ use super::guard_error::GuardError;
 use super::guarding::Guarding;
 use super::settings::CircuitBreaker;
 use super::shared_circuit::{CircuitView, Role, SharedCircuit};
-use crate::setup_error::{SetupError, or_panic};
+use crate::errors::{SetupError, or_panic};
 
 /// A [`Store`] with a limit on the wait for its answers, behind a circuit breaker, or with one of
 /// the two: see [`StoreExt::timeout`](crate::StoreExt::timeout) and

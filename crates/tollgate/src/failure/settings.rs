@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::Clock;
 
 use super::event::{Event, EventObservers};
-use crate::setup_error::{SetupError, or_panic};
+use crate::errors::{SetupError, or_panic};
 
 /// Settings of a circuit breaker: when it opens, and when it probes whether the store is back.
 ///

@@ -12,10 +12,10 @@ use tollgate_core::{Key, Policy, Renewal, Share, Stamp};
 use super::releases::OnItsWay;
 use super::sync::{Mutex, MutexGuard};
 use super::timer_now;
-use crate::ending::Home;
-use crate::observe::Observers;
+use crate::decision::observe::Observers;
 use crate::plan::{Plan, PolicyRef};
 use crate::table::digest::Digest;
+use crate::time::ending::Home;
 
 /// What identifies a slot in its store.
 pub(super) struct Claim {

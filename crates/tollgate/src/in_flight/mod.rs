@@ -21,8 +21,8 @@ use std::task::Poll;
 use tokio::task::JoinHandle;
 use tollgate_core::Settled;
 
-use crate::ending::Home;
-use crate::observe::Observers;
+use crate::decision::observe::Observers;
+use crate::time::ending::Home;
 use crate::time::timer_now;
 use held::HeldSlot;
 

@@ -21,11 +21,11 @@ use tollgate_core::{Key, Policy, Renewal, Stamp};
 
 use self::held::{Claim, HeldSlot, Keeper, RenewalPlace};
 use self::releases::{OnItsWay, Releases};
-use crate::ending::Home;
 use crate::extract::global;
 use crate::plan::Plan;
 use crate::rule::PolicyExt;
 use crate::table::digest::{Digest, Secret};
+use crate::time::ending::Home;
 
 /// The time to live of a slot.
 const TTL: Duration = Duration::from_secs(15);

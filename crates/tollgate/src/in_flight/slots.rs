@@ -13,10 +13,10 @@ use tollgate_core::{Grant, Renewal, Store, Verdict};
 use super::Slot;
 use super::held::{Claim, HeldSlot, Keeper, RenewalPlace};
 use super::releases::{Listener, OnItsWay, Releases, Releasing};
-use crate::ending::{Home, within};
-use crate::never_fails::ColdStore;
 use crate::plan::{Ask, Plan};
+use crate::store::ColdStore;
 use crate::table::digest::{Digest, Secret};
+use crate::time::ending::{Home, within};
 use crate::time::timer_now;
 
 /// How often in a time to live a holder looks for slots to renew. Those that are due until the next

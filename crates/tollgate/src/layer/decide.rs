@@ -18,19 +18,19 @@ use super::jitter::lengthened;
 use super::shared::LayerShared;
 use crate::answer::Protocol;
 use crate::answer::body::{Ending, ResponseBody};
+use crate::answer::fields::{Written, number};
 use crate::charge::{ByResponse, Charges, Corrected, GrantStamp};
-use crate::denial::Denial;
+use crate::decision::Denial;
+use crate::decision::Report;
 use crate::extract::Head;
-use crate::fields::{Written, number};
 use crate::in_flight::{HeldUntilDropped, Slot};
 use crate::limiter::Permit;
 use crate::limiter::asking::{Asking, Claimed};
 use crate::limiter::decider::Decider;
 use crate::limiter::queue_place::QueuePlace;
 use crate::limiter::waiting::{Waited, Waiting};
-use crate::never_fails::NeverFails;
 use crate::plan::{Ask, Asks};
-use crate::report::Report;
+use crate::store::NeverFails;
 
 /// What happens next to a request.
 pub(crate) enum Next<S: Store> {

@@ -21,9 +21,9 @@ use crate::limiter::asking::Asking;
 use crate::limiter::decider::Decider;
 use crate::limiter::queue_place::QueuePlace;
 use crate::limiter::waiting::Waited;
-use crate::never_fails::NeverFails;
+use crate::limiter::waiting_call::WaitingCall;
 use crate::plan::Asks;
-use crate::waiting_call::WaitingCall;
+use crate::store::NeverFails;
 
 /// The response of a [`RateLimit`](super::RateLimit) service.
 #[pin_project]

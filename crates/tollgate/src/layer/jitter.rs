@@ -2,7 +2,7 @@
 
 use tollgate_core::{Share, Status, Verdict, Wait};
 
-use crate::random_part::RandomPart;
+use crate::time::random_part::RandomPart;
 
 /// The same verdict, with all waits longer by the same random part of up to `most`.
 pub(crate) fn lengthened(verdict: &Verdict, most: Share) -> Verdict {

@@ -21,17 +21,17 @@ use tollgate_core::{Policy, Quota, Share, Store};
 use tower_layer::Layer;
 
 use crate::answer::IntoAnswer;
-use crate::denial::Denial;
+use crate::answer::fields::{FieldWriter, Fields};
+use crate::decision::Denial;
+use crate::decision::observe::Decision;
+use crate::errors::{SetupError, or_panic};
 use crate::extract::{Head, PeerIp};
-use crate::fields::{FieldWriter, Fields};
 use crate::limiter::RequestLimiter;
 use crate::limiter::decider::Decider;
 use crate::limiter::live::Live;
 use crate::memory::MemoryStore;
-use crate::never_fails::NeverFails;
-use crate::observe::Decision;
 use crate::rule::PolicyExt;
-use crate::setup_error::{SetupError, or_panic};
+use crate::store::NeverFails;
 
 use self::drain::Bound;
 use self::shared::{LayerOptions, LayerShared};

@@ -14,7 +14,7 @@ use super::future::ResponseFuture;
 use super::shared::LayerShared;
 use crate::answer::body::ResponseBody;
 use crate::memory::MemoryStore;
-use crate::never_fails::NeverFails;
+use crate::store::NeverFails;
 
 /// A service limited by a [`RateLimitLayer`](crate::RateLimitLayer).
 ///

@@ -7,9 +7,9 @@ use tollgate_core::Share;
 
 use super::drain::Bound;
 use crate::answer::body::OwnBody;
-use crate::denial::Denial;
+use crate::answer::fields::FieldWriter;
+use crate::decision::Denial;
 use crate::extract::Head;
-use crate::fields::FieldWriter;
 use crate::limiter::live::Live;
 
 /// Makes the answer to a refused request.

@@ -8,7 +8,7 @@ use pin_project::pin_project;
 use tollgate_core::{Store, Verdict};
 
 use crate::in_flight::Slot;
-use crate::never_fails::NeverFails;
+use crate::store::NeverFails;
 
 /// A verdict, and the slots that it granted.
 pub(crate) type Claimed = (Verdict, Slot);

@@ -3,13 +3,13 @@
 use tollgate_core::{Key, Policy, Store, Verdict};
 
 use super::decider::Decider;
-use crate::denial::Denial;
+use crate::decision::Denial;
+use crate::decision::Report;
+use crate::errors::Reason;
+use crate::errors::SetupError;
 use crate::extract::Head;
-use crate::never_fails::NeverFails;
 use crate::plan::{Ask, Asks, RuleNumber};
-use crate::reason::Reason;
-use crate::report::Report;
-use crate::setup_error::SetupError;
+use crate::store::NeverFails;
 
 impl<S> Decider<S> {
     /// What a caller asks of all policies, with one key and cost.

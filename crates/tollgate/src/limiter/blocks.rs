@@ -5,8 +5,8 @@ use std::time::Duration;
 use tollgate_core::{Key, Store};
 
 use super::{Limiter, RequestLimiter};
-use crate::never_fails::NeverFails;
-use crate::setup_error::{SetupError, or_panic};
+use crate::errors::{SetupError, or_panic};
+use crate::store::NeverFails;
 
 impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// Blocks `key` now, for the time of [`Policy::block_after`](crate::Policy::block_after). A

@@ -11,10 +11,10 @@ use tollgate_core::{Reply, Store, Times, Verdict, Wait};
 
 use super::asking::{Asking, ClaimFuture, Claimed};
 use super::decider::Decider;
-use crate::ending::Home;
 use crate::in_flight::Slot;
-use crate::never_fails::NeverFails;
 use crate::plan::{Ask, Asks};
+use crate::store::NeverFails;
+use crate::time::ending::Home;
 use crate::time::{YEAR, timer_now};
 
 /// How long a refused request waits for a release of this process at most.

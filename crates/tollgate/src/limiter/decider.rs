@@ -11,18 +11,18 @@ use super::asking::{Asking, Claimed};
 use super::engine::Engine;
 use super::permit::Permit;
 use super::wait_queue::WaitQueues;
-use crate::denial::Denial;
+use crate::decision::Denial;
+use crate::decision::InForce;
+use crate::decision::Report;
+#[cfg(feature = "metrics")]
+use crate::decision::observe::metrics::{LayerLimits, Metrics};
+use crate::decision::observe::{Decision, Observe, Observers};
+use crate::errors::SetupError;
 use crate::extract::Head;
 use crate::in_flight::Slot;
-use crate::in_force::InForce;
 use crate::memory::MemoryStore;
-use crate::never_fails::NeverFails;
-#[cfg(feature = "metrics")]
-use crate::observe::metrics::{LayerLimits, Metrics};
-use crate::observe::{Decision, Observe, Observers};
 use crate::plan::{Ask, Asks, Plan};
-use crate::report::Report;
-use crate::setup_error::SetupError;
+use crate::store::NeverFails;
 
 /// An engine, and the plan by which it decides.
 #[derive(Debug)]

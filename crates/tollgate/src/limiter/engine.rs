@@ -8,10 +8,10 @@ use tollgate_core::Store;
 use super::refusal::Refusal;
 use super::wait_queue::WaitQueues;
 use crate::blocks::DenialCounts;
+use crate::errors::SetupError;
 use crate::in_flight::SlotBook;
-use crate::never_fails::{ColdStore, NeverFails};
 use crate::plan::Plan;
-use crate::setup_error::SetupError;
+use crate::store::{ColdStore, NeverFails};
 
 /// The store, and what this process keeps of its callers. It outlives every plan.
 #[derive(Clone, Debug)]

@@ -9,9 +9,9 @@ use super::decider::Decider;
 use super::live::Live;
 use super::permit::Permit;
 use super::waiting::{Waited, Waiting};
-use crate::denial::Denial;
-use crate::never_fails::NeverFails;
+use crate::decision::Denial;
 use crate::plan::Asks;
+use crate::store::NeverFails;
 
 /// The permit of a caller, with what decided.
 pub(crate) type Allowed<S> = (Arc<Decider<S>>, Permit);

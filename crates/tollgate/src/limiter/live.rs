@@ -11,11 +11,11 @@ use tollgate_core::{Clock, Store};
 
 use super::changes::RuleChanges;
 use super::decider::Decider;
-use crate::in_force::InForce;
-use crate::never_fails::NeverFails;
+use crate::decision::InForce;
+use crate::errors::SetupError;
 use crate::plan::Plan;
 use crate::rule::{IntoRules, Rule};
-use crate::setup_error::SetupError;
+use crate::store::NeverFails;
 
 /// The decider that applies now. Clones of a limiter share it, and services of a layer.
 #[derive(Debug)]

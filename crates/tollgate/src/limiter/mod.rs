@@ -19,6 +19,7 @@ mod turn;
 mod until_ready;
 mod wait_queue;
 pub(crate) mod waiting;
+pub(crate) mod waiting_call;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -29,15 +30,15 @@ use tollgate_core::{Key, Policy, Store};
 use self::changes::RuleChanges;
 use self::decider::Decider;
 use self::live::Live;
-use crate::denial::Denial;
+use crate::decision::Denial;
+use crate::decision::Report;
+use crate::decision::observe::Decision;
+use crate::errors::{SetupError, or_panic};
 use crate::extract::global;
 use crate::memory::MemoryStore;
-use crate::never_fails::NeverFails;
-use crate::observe::Decision;
 use crate::plan::Plan;
-use crate::report::Report;
 use crate::rule::{PolicyExt, Rule};
-use crate::setup_error::{SetupError, or_panic};
+use crate::store::NeverFails;
 
 pub use self::permit::Permit;
 pub use self::request::RequestLimiter;

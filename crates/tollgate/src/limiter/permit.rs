@@ -10,11 +10,11 @@ use tollgate_core::{End, Grant, Store};
 
 use super::asking::Claimed;
 use crate::charge::{Charge, Corrected, GrantStamp, ResponseHead};
+use crate::decision::InForce;
+use crate::decision::Report;
+use crate::errors::{SetupError, or_panic};
 use crate::in_flight::{HeldUntilDropped, Slot};
-use crate::in_force::InForce;
 use crate::plan::{Ask, Asks, PolicyRef};
-use crate::report::Report;
-use crate::setup_error::{SetupError, or_panic};
 
 /// A request that was charged and may pass. Dropped, it keeps its charges and releases its
 /// [slots](Permit::slot).

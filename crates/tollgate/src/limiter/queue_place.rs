@@ -1,7 +1,7 @@
 //! The place of a delayed request in the queue of a leaky bucket.
 
 use super::permit::Permit;
-use crate::ending::Home;
+use crate::time::ending::Home;
 
 /// The charge of a delayed request. Refunded if this is dropped before the request passes, because
 /// the caller has left.

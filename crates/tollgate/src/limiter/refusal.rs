@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{Verdict, Wait};
 
-use crate::denial::Denial;
+use crate::decision::Denial;
+use crate::decision::Report;
 use crate::plan::{Ask, Plan};
-use crate::report::Report;
 use crate::time::YEAR;
 
 /// What a policy that refuses a caller says to others that want the same key of it.

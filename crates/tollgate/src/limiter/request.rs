@@ -10,15 +10,15 @@ use super::changes::RuleChanges;
 use super::decider::Decider;
 use super::live::Live;
 use super::permit::Permit;
-use crate::denial::Denial;
+use crate::decision::Denial;
+use crate::decision::Report;
+use crate::decision::observe::Decision;
+use crate::errors::{SetupError, or_panic};
 use crate::extract::Head;
 use crate::memory::MemoryStore;
-use crate::never_fails::NeverFails;
-use crate::observe::Decision;
 use crate::plan::Plan;
-use crate::report::Report;
 use crate::rule::IntoRules;
-use crate::setup_error::{SetupError, or_panic};
+use crate::store::NeverFails;
 
 /// Asks rules directly, with the head of a request: for handlers that decide themselves. A
 /// [`RateLimitLayer`](crate::RateLimitLayer) is one with a service around it.

@@ -7,13 +7,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tollgate_core::{Check, Policy, Reply, Source, Store, Times, Timestamp, Verdict};
 
 use super::decider::Decider;
-use crate::denial::Denial;
-use crate::ending::Home;
+use crate::decision::Denial;
+use crate::decision::InForce;
+use crate::decision::observe::Outcome;
 use crate::extract::Head;
-use crate::in_force::InForce;
-use crate::never_fails::NeverFails;
-use crate::observe::Outcome;
 use crate::plan::{Asks, RuleNumber};
+use crate::store::NeverFails;
+use crate::time::ending::Home;
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Asks each rule in shadow about a request that passes, and does not wait for the answers.

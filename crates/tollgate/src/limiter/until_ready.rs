@@ -15,11 +15,11 @@ use super::refusal::Refusal;
 use super::turn::turn_before;
 use super::wait_queue::Waiter;
 use super::waiting::{Waited, Waiting};
-use crate::denial::Denial;
+use crate::decision::Denial;
+use crate::errors::Reason;
 use crate::in_flight::{Listener, Slot};
-use crate::never_fails::NeverFails;
 use crate::plan::{Ask, Asks};
-use crate::reason::Reason;
+use crate::store::NeverFails;
 use crate::time::{YEAR, timer_now};
 
 impl<S: Store<Error: NeverFails>> Decider<S> {

@@ -10,7 +10,7 @@ use tollgate_core::{Clock, Key, Share};
 use super::fields::{is_refusal, pause};
 use super::origin::origin;
 use super::pauses::{Origin, Pauses};
-use crate::random_part::RandomPart;
+use crate::time::random_part::RandomPart;
 use crate::time::{YEAR, timer_now};
 
 type OriginOf<R> = dyn Fn(&R) -> Option<Key> + Send + Sync;

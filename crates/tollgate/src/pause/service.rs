@@ -14,7 +14,7 @@ use tower_service::Service;
 use super::layer::PauseLayer;
 use super::pauses::Origin;
 use crate::calls::CallError;
-use crate::waiting_call::WaitingCall;
+use crate::limiter::waiting_call::WaitingCall;
 
 /// A client that obeys pauses, made by a [`PauseLayer`]. It is ready when the inner service is.
 pub struct Pause<Svc, R, T> {

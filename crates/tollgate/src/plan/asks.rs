@@ -8,8 +8,8 @@ use tollgate_core::{Check, Key, Policy};
 use super::made_policies::WantedPolicy;
 use super::path_index::RuleNumbers;
 use super::{Plan, PolicyNumber, PolicyRef, RuleNumber};
+use crate::errors::Reason;
 use crate::extract::{Head, received};
-use crate::reason::Reason;
 use crate::rule::MissingKey;
 
 /// What a request asks of one policy.

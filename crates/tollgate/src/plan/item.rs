@@ -4,8 +4,8 @@ use bytes::Bytes;
 use http::HeaderValue;
 use tollgate_core::Policy;
 
-use crate::interned::printable;
-use crate::reason::escaped;
+use crate::errors::escaped;
+use crate::plan::interned::printable;
 
 // The parameter names of the draft, which may still change.
 const QUOTA: &str = ";q=";

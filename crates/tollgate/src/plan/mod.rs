@@ -2,6 +2,7 @@
 //! another plan.
 
 mod asks;
+pub(crate) mod interned;
 mod item;
 mod made_policies;
 mod path_index;
@@ -14,10 +15,10 @@ use bytes::Bytes;
 use http::HeaderValue;
 use tollgate_core::{Policy, Store};
 
-use crate::interned::{interned, printable};
-use crate::reason::{Reason, problem};
+use crate::errors::SetupError;
+use crate::errors::{Reason, problem};
+use crate::plan::interned::{interned, printable};
 use crate::rule::{IntoRules, Rule};
-use crate::setup_error::SetupError;
 
 pub(crate) use asks::{Ask, Asks};
 pub(crate) use item::{Item, SEPARATOR, join};

@@ -6,8 +6,8 @@ use tollgate_core::Key;
 
 use super::Rule;
 use super::choice::{Choice, ChoiceError};
+use crate::errors::{SetupError, or_panic};
 use crate::extract::Head;
-use crate::setup_error::{SetupError, or_panic};
 
 /// Named classes, and the closure that chooses one.
 #[derive(Clone)]

@@ -13,8 +13,8 @@
 
 use http::{Method, header};
 
+use crate::errors::{SetupError, or_panic};
 use crate::extract::{AddressExtractor, Head, Networks};
-use crate::setup_error::{SetupError, or_panic};
 
 /// Says which requests a rule ignores. Closures `Fn(&Head) -> bool` are exemptions.
 pub trait Exemption: Send + Sync + 'static {

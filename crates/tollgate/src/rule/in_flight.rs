@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Rule;
-use crate::setup_error::SetupError;
+use crate::errors::SetupError;
 
 /// What a rule says about slots.
 #[derive(Clone, Copy, Debug, Default)]

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use tollgate_core::{Key, Policy, Quota};
 
+use crate::errors::Reason;
+use crate::errors::{SetupError, or_panic};
 use crate::extract::{Head, KeyExtractor};
-use crate::reason::Reason;
-use crate::setup_error::{SetupError, or_panic};
 
 use classes::Classes;
 use exempt::Exemption;

@@ -3,7 +3,7 @@
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, Response, StatusCode};
 
-use crate::grpc_type::GrpcType;
+use crate::extract::grpc_type::GrpcType;
 
 /// What a rule makes of a response: the total to settle to, or `None` if the charge stays.
 pub(crate) type OfResponse = dyn Fn(&ResponseHead<'_>) -> Option<u64> + Send + Sync;

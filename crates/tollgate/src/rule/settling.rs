@@ -7,8 +7,8 @@ use tollgate_core::{Policy, Share};
 use super::Rule;
 use super::response_head::{OfResponse, ResponseHead};
 use super::tiers::Tiers;
+use crate::errors::SetupError;
 use crate::extract::Head;
-use crate::setup_error::SetupError;
 
 /// How a rule corrects its charges.
 #[derive(Clone, Default)]

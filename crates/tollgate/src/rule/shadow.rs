@@ -1,7 +1,7 @@
 //! Rules in shadow: they decide, and nothing follows.
 
 use super::Rule;
-use crate::setup_error::SetupError;
+use crate::errors::SetupError;
 
 impl Rule {
     /// Puts the rule in shadow: it decides about each request that the other rules let pass, and

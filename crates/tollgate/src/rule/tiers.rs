@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tollgate_core::{Algorithm, Key, Policy, PolicyError, Quota};
 
 use super::choice::{Choice, ChoiceError};
+use crate::errors::SetupError;
 use crate::extract::Head;
-use crate::setup_error::SetupError;
 
 /// Named quotas, and the closure that chooses one.
 #[derive(Clone)]

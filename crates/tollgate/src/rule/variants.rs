@@ -3,7 +3,7 @@
 use tollgate_core::Policy;
 
 use super::Rule;
-use crate::setup_error::SetupError;
+use crate::errors::SetupError;
 
 /// A policy of a rule, and the requests that have it.
 #[derive(PartialEq)]

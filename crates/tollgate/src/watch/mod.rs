@@ -51,6 +51,8 @@
 //!   `tollgate_rules_error`, with the path as the label `file`.
 
 mod file_mark;
+#[cfg(feature = "config")]
+mod rules;
 mod watcher;
 
 use std::fmt;
@@ -61,10 +63,10 @@ use std::sync::Arc;
 
 use tollgate_core::Store;
 
+use crate::errors::SetupError;
 use crate::layer::RateLimitLayer;
-use crate::never_fails::NeverFails;
 use crate::rule::{IntoRules, Rule};
-use crate::setup_error::SetupError;
+use crate::store::NeverFails;
 
 pub use watcher::{WatchStatus, Watcher};
 

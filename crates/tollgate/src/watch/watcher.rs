@@ -11,10 +11,10 @@ use tollgate_core::{Clock, Store, Timestamp};
 
 use super::file_mark::FileMark;
 use super::{WatchedFile, cannot, open, text_of};
-use crate::layer::RateLimitLayer;
-use crate::never_fails::NeverFails;
 #[cfg(feature = "metrics")]
-use crate::observe::metrics::FileGauges;
+use crate::decision::observe::metrics::FileGauges;
+use crate::layer::RateLimitLayer;
+use crate::store::NeverFails;
 
 /// The time between two readings.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -4,8 +4,8 @@ use http::Request;
 use tollgate_core::Key;
 
 use crate::config::{Registry, RuleConfig};
+use crate::errors::Reason;
 use crate::extract::Head;
-use crate::reason::Reason;
 use crate::rule::Rule;
 
 fn rule(by: &str) -> Rule {

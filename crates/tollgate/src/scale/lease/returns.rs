@@ -9,7 +9,7 @@ use tollgate_core::{Grant, Store, StoreError};
 use super::account::Unspent;
 use super::background::Turn;
 use super::leases::Leases;
-use crate::ending::begun;
+use crate::time::ending::begun;
 
 /// How many refunds are sent at once. They share the store's queue with requests.
 const AT_ONCE: usize = 1_000;

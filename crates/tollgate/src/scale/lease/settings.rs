@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::Clock;
 
-use crate::setup_error::{SetupError, or_panic};
+use crate::errors::{SetupError, or_panic};
 
 /// Settings of leases: how many units a process fetches ahead of demand, and for how long.
 ///

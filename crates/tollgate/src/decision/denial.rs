@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::StatusCode;
 use tollgate_core::{Policy, Status, Wait};
 
-use crate::reason::{Reason, seconds_up};
-use crate::report::Report;
+use crate::decision::Report;
+use crate::errors::{Reason, seconds_up};
 
 /// Why a request was refused, which policies refused it, and when it would pass.
 ///

@@ -4,6 +4,8 @@
 //! contract, and the crate `tollgate-conformance` is its test suite. The guide has a chapter on
 //! [writing a store](crate::guide::writing_a_store). Applications need [`StoreExt`] only.
 
+mod never_fails;
+
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -17,13 +19,14 @@ use tollgate_core::Share;
 #[cfg(feature = "top-keys")]
 use tollgate_core::UsageLog;
 
-pub use crate::never_fails::NeverFails;
+pub(crate) use never_fails::ColdStore;
+pub use never_fails::NeverFails;
 
+use crate::errors::{SetupError, or_panic};
 #[cfg(doc)]
 use crate::failure::GuardError;
 use crate::failure::{Answering, ByShare, CircuitBreaker, Fixed, Guarded};
 use crate::scale::{DenyCache, Lease, Leases};
-use crate::setup_error::{SetupError, or_panic};
 #[cfg(feature = "top-keys")]
 use crate::usage::top_keys::{Recorder, UsageCounter};
 

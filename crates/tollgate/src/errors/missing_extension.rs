@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 
-use crate::setup_error::SetupError;
+use crate::errors::SetupError;
 
 /// Feature `axum`. A 500 without a body, for extractors: the mistake is the server's, and only the
 /// log names it.

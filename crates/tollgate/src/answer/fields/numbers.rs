@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_core::{Clock, Policy, Status, Verdict, Wait};
 
-use crate::interned::printable;
-use crate::reason::seconds_up;
+use crate::errors::seconds_up;
+use crate::plan::interned::printable;
 
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");

@@ -6,7 +6,7 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use http::request::Parts;
 
 use super::Report;
-use crate::setup_error::SetupError;
+use crate::errors::SetupError;
 
 /// Feature `axum`. Without a layer that [exposes its
 /// report](crate::RateLimitLayer::expose_report), the request is answered 500, and the log says

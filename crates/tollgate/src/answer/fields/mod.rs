@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tollgate_core::{Clock, Status, Verdict, Wait};
 
+use crate::errors::seconds_up;
 use crate::plan::{Ask, Item, Plan};
-use crate::reason::seconds_up;
 
 use ietf::Lists;
 use numbers::{NumberFields, NumberForm};

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::file::RuleFile;
-use super::registry::Registry;
-use crate::setup_error::SetupError;
-use crate::watch::WatchedFile;
+use super::WatchedFile;
+use crate::config::{Registry, RuleFile};
+use crate::errors::SetupError;
 
 impl Registry {
     /// Opens a file of rules: JSON if its name ends in `.json`, otherwise TOML. A layer can

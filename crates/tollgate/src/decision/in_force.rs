@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::never_fails::ColdStore;
-use crate::observe::Observers;
+use crate::decision::observe::Observers;
 use crate::plan::Plan;
+use crate::store::ColdStore;
 
 /// A plan by which requests are decided, those who see the decisions, and the store for what no
 /// request waits for.

@@ -3,6 +3,9 @@
 //! Stores decide by a [`Clock`]. Deadlines of sleeping requests follow tokio's timer, which pauses
 //! in tests.
 
+pub(crate) mod ending;
+pub(crate) mod random_part;
+
 use std::time::Duration;
 
 use tokio::time::Instant;

@@ -8,9 +8,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_core::{Status, Wait};
 
 use super::numbers::strictness;
-use crate::interned::printable;
+use crate::errors::seconds_up;
+use crate::plan::interned::printable;
 use crate::plan::{Item, SEPARATOR, join};
-use crate::reason::seconds_up;
 
 // The parameter names of the draft, which may still change.
 const REMAINING: &str = ";r=";

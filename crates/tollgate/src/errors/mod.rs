@@ -1,0 +1,11 @@
+//! Why a request is refused, and why rules or a store are.
+
+#[cfg(feature = "axum")]
+mod missing_extension;
+mod reason;
+mod setup_error;
+
+pub use reason::Reason;
+pub(crate) use reason::{escaped, problem, seconds_up};
+pub use setup_error::SetupError;
+pub(crate) use setup_error::or_panic;
