@@ -174,9 +174,9 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
                 Box::pin(async move { decider.claim_in_turn(asked, waits, deadline, waiting, &live).await });
             return Next::Queue(claim, asks.into());
         }
-        match decider.claim(asks, deadline) {
+        match decider.ask(asks, deadline) {
             Reply::Now((verdict, slot)) => self.after(decider, request, asks, &verdict, None, slot),
-            Reply::Later(claim) => Next::Ask(Asking::Claim(claim), asks.into(), decider.waits_since()),
+            Reply::Later(claim) => Next::Ask(claim, asks.into(), decider.waits_since()),
         }
     }
 

@@ -25,18 +25,74 @@ const CLAIMS_LOOK: Duration = Duration::from_millis(10);
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Asks the store, for a caller that waits until `deadline` at the longest.
-    pub(super) fn ask(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Claimed, Asking<S>> {
-        if self.claims(asks) { asking(self.claim(asks, deadline)) } else { self.ask_once(asks, deadline) }
+    ///
+    /// If nothing but slots is lacking, and a release of this process was on its way, it is asked
+    /// once more after that: a client is not refused for its own last request. All of this ends
+    /// within the limits of the caller and of the store.
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        asks: &[Ask],
+        deadline: Option<Duration>,
+    ) -> Reply<Claimed, Asking<S>> {
+        if !self.claims(asks) {
+            return self.ask_once(asks, deadline);
+        }
+        let releasing = self.engine.slots.releasing(self.plan(), asks);
+        let begin = timer_now();
+        match (self.ask_once(asks, deadline), releasing) {
+            (Reply::Later(first), Some(releasing)) => {
+                let (decider, asks) = (Arc::clone(self), Asks::from(asks));
+                Reply::Later(Asking::Claim(Box::pin(async move {
+                    let claimed = first.await;
+                    if claimed.0.is_granted() || !decider.lacks_only_slots(&asks, &claimed.0) {
+                        return claimed;
+                    }
+                    let limits = [deadline, decider.engine.store.wait_limit(), Some(YEAR)];
+                    let end = begin + limits.into_iter().flatten().min().unwrap_or(YEAR);
+                    // Without an answer, the slot may still be free.
+                    let _ = timeout_at(end.min(timer_now() + LONGEST_RELEASE), releasing.answered()).await;
+                    if timer_now() >= end {
+                        return claimed;
+                    }
+                    let deadline = deadline.map(|deadline| deadline.saturating_sub(begin.elapsed()));
+                    let again = decider.ask_once(&asks, deadline).wait();
+                    timeout_at(end, again).await.unwrap_or(claimed)
+                })))
+            }
+            (reply, _) => reply,
+        }
     }
 
     /// [`Decider::ask`] for a caller that listens to releases itself.
     pub(super) fn ask_once(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Claimed, Asking<S>> {
-        if self.claims(asks) {
-            return asking(self.claim_once(asks, deadline));
-        }
-        match self.acquire(asks, Times::ONCE, deadline) {
-            Reply::Now(answer) => Reply::Now((answer.unwrap_or_else(NeverFails::never), Slot::default())),
-            Reply::Later(verdict) => Reply::Later(Asking::Store(verdict)),
+        let asked = self.claims(asks).then(timer_now);
+        let reply = self.acquire(asks, Times::ONCE, deadline);
+        let Some(asked) = asked else {
+            return match reply {
+                Reply::Now(answer) => Reply::Now((answer.unwrap_or_else(NeverFails::never), Slot::default())),
+                Reply::Later(verdict) => Reply::Later(Asking::Store(verdict)),
+            };
+        };
+        let (slots, plan) = (&self.engine.slots, self.plan());
+        match reply {
+            Reply::Now(answer) => {
+                let verdict = answer.unwrap_or_else(NeverFails::never);
+                let slot = slots.held(plan, asks, &verdict, asked);
+                Reply::Now((verdict, slot))
+            }
+            Reply::Later(answer) => {
+                let (slots, plan, asks) = (Arc::clone(slots), Arc::clone(plan), Asks::from(asks));
+                let claim: ClaimFuture = Box::pin(async move {
+                    let verdict = answer.await.unwrap_or_else(NeverFails::never);
+                    let slot = slots.held(&plan, &asks, &verdict, asked);
+                    (verdict, slot)
+                });
+                let ends_by_itself = self.engine.store.sent_claims().is_some();
+                Reply::Later(Asking::Claim(match ends_by_itself {
+                    true => claim,
+                    false => Box::pin(ToTheEnd { claim: Some(claim), home: Home::here() }),
+                }))
+            }
         }
     }
 
@@ -54,71 +110,10 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// Acquires a set with slots. If nothing but slots is lacking, and a release of this process
-    /// was on its way, it is asked once more after that: a client is not refused for its own last
-    /// request. All of this ends within the limits of the caller and of the store.
-    pub(crate) fn claim(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Claimed, ClaimFuture> {
-        let releasing = self.engine.slots.releasing(self.plan(), asks);
-        let begin = timer_now();
-        match (self.claim_once(asks, deadline), releasing) {
-            (Reply::Later(first), Some(releasing)) => {
-                let (decider, asks) = (self.clone(), Asks::from(asks));
-                Reply::Later(Box::pin(async move {
-                    let claimed = first.await;
-                    if claimed.0.is_granted() || !decider.lacks_only_slots(&asks, &claimed.0) {
-                        return claimed;
-                    }
-                    let limits = [deadline, decider.engine.store.wait_limit(), Some(YEAR)];
-                    let end = begin + limits.into_iter().flatten().min().unwrap_or(YEAR);
-                    // Without an answer, the slot may still be free.
-                    let _ = timeout_at(end.min(timer_now() + LONGEST_RELEASE), releasing.answered()).await;
-                    if timer_now() >= end {
-                        return claimed;
-                    }
-                    let deadline = deadline.map(|deadline| deadline.saturating_sub(begin.elapsed()));
-                    let again = decider.claim_once(&asks, deadline).wait();
-                    timeout_at(end, again).await.unwrap_or(claimed)
-                }))
-            }
-            (reply, _) => reply,
-        }
-    }
-
     /// Whether each policy that refused is of requests in flight.
     fn lacks_only_slots(&self, asks: &[Ask], verdict: &Verdict) -> bool {
         let mut refused = asks.iter().zip(verdict.each()).filter(|(_, status)| status.wait() != Wait::None);
         !verdict.each().is_empty() && refused.all(|(ask, _)| self.plan().is_slot(ask))
-    }
-
-    fn claim_once(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Claimed, ClaimFuture> {
-        let (engine, plan) = (&self.engine, self.plan());
-        let asked = timer_now();
-        match self.acquire(asks, Times::ONCE, deadline) {
-            Reply::Now(answer) => {
-                let verdict = answer.unwrap_or_else(NeverFails::never);
-                let slot = engine.slots.held(plan, asks, &verdict, asked);
-                Reply::Now((verdict, slot))
-            }
-            Reply::Later(answer) => {
-                let (slots, plan, asks) = (Arc::clone(&engine.slots), Arc::clone(plan), Asks::from(asks));
-                let claim: ClaimFuture = Box::pin(async move {
-                    let verdict = answer.await.unwrap_or_else(NeverFails::never);
-                    let slot = slots.held(&plan, &asks, &verdict, asked);
-                    (verdict, slot)
-                });
-                if engine.store.sent_claims().is_some() {
-                    return Reply::Later(claim);
-                }
-                Reply::Later(Box::pin(ToTheEnd { claim: Some(claim), home: Home::here() }))
-            }
-        }
-    }
-}
-
-fn asking<S: Store>(claim: Reply<Claimed, ClaimFuture>) -> Reply<Claimed, Asking<S>> {
-    match claim {
-        Reply::Now(claimed) => Reply::Now(claimed),
-        Reply::Later(claim) => Reply::Later(Asking::Claim(claim)),
     }
 }
 

@@ -165,9 +165,18 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         self.engine.store.acquire(&set, times)
     }
 
-    /// Charges what is asked, for a caller that waits until `deadline` at the longest.
-    pub(super) async fn charge(&self, asks: Asks, deadline: Option<Duration>) -> Result<Permit, Denial> {
-        let reply = self.ask(&asks, deadline);
+    /// Charges what is asked.
+    pub(super) async fn charge(self: &Arc<Self>, asks: Asks) -> Result<Permit, Denial> {
+        let reply = self.ask(&asks, None);
+        self.counted(asks, reply).await
+    }
+
+    /// [`Decider::decided`] for a caller that gets a denial, which is counted.
+    pub(super) async fn counted(
+        &self,
+        asks: Asks,
+        reply: Reply<Claimed, Asking<S>>,
+    ) -> Result<Permit, Denial> {
         let to_count = self.to_count(&asks);
         let decided = self.decided(asks, reply).await;
         decided.inspect_err(|denial| self.count(denial, &to_count))

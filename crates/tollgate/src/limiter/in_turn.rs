@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::Store;
+use tollgate_core::{Reply, Store};
 
 use super::decider::Decider;
 use super::live::Live;
@@ -34,8 +34,15 @@ impl<S: Store<Error: NeverFails>> Live<S> {
             };
             let waited = match (at_most, decider.plan().waits(&asks, None)) {
                 (Some(at_most), _) => decider.admit(asks, at_most, waiting, self).await,
-                (None, Some(of_each)) => decider.charge_for_slots(asks, of_each, waiting, self).await,
-                (None, None) => Waited::Over(decider.charge(asks, None).await),
+                (None, Some(of_each)) => {
+                    match decider.claim_in_turn(asks.clone(), of_each, None, waiting, self).await {
+                        Waited::Over(claimed) => {
+                            Waited::Over(decider.counted(asks, Reply::Now(claimed)).await)
+                        }
+                        Waited::Replaced(kept) => Waited::Replaced(kept),
+                    }
+                }
+                (None, None) => Waited::Over(decider.charge(asks).await),
             };
             match waited {
                 Waited::Over(decided) => return Ok(decided.map(|permit| (decider, permit))),

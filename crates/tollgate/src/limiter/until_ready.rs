@@ -42,23 +42,6 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// Charges what is asked, and waits for slots as long as each rule says.
-    pub(super) async fn charge_for_slots(
-        &self,
-        asks: Asks,
-        of_each: Waits,
-        waiting: Waiting,
-        live: &Live<S>,
-    ) -> Waited<Result<Permit, Denial>> {
-        let claimed = match self.claim_in_turn(asks.clone(), of_each, None, waiting, live).await {
-            Waited::Over(claimed) => claimed,
-            Waited::Replaced(waiting) => return Waited::Replaced(waiting),
-        };
-        let to_count = self.to_count(&asks);
-        let decided = self.decided(asks, Reply::Now(claimed)).await;
-        Waited::Over(decided.inspect_err(|denial| self.count(denial, &to_count)))
-    }
-
     /// Waits for slots in turn: see [`Patience::ForSlots`]. `deadline` is that of the caller.
     pub(crate) async fn claim_in_turn(
         &self,
