@@ -54,6 +54,7 @@ tollgate_rules_error of --metrics is 1. The fields of a rule are those of the mo
   failed     for count-if: log-ins with a wrong password
   not-login  for exempt: all requests but POST /login
   x-class    for tiers and leaving: the value of the header x-class
+  of-header  for quota-by: the header x-limit, such as 100/min, unlimited, none or own
 
 No rule can have the name login-turn.
 

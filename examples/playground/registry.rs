@@ -4,7 +4,7 @@ use http::StatusCode;
 use tollgate::charge::ResponseHead;
 use tollgate::config::Registry;
 use tollgate::extract::ClientIp;
-use tollgate::{Head, Key};
+use tollgate::{Head, Key, Limit};
 
 use crate::login;
 use crate::tokens;
@@ -21,6 +21,10 @@ pub(crate) const NOT_LOGIN: &str = "not-login";
 /// The header that names the class of a request.
 pub(crate) const CLASS_HEADER: &str = "x-class";
 
+/// The name of the limit that requests bring, and its header.
+const OF_HEADER: &str = "of-header";
+const LIMIT_HEADER: &str = "x-limit";
+
 /// The class of requests that `--leaving` is for.
 pub(crate) const BATCH: &str = "batch";
 
@@ -31,6 +35,7 @@ pub(crate) fn registry(client_ip: Option<ClientIp>) -> Registry {
         .cost(ESTIMATE, tokens::estimate)
         .cost(ONE, |_: &Head<'_>| 1)
         .class(CLASS_HEADER, class)
+        .quota(OF_HEADER, limit)
         .count_if("failed", |response: &ResponseHead<'_>| response.status() == StatusCode::UNAUTHORIZED)
         .exempt(NOT_LOGIN, login::is_elsewhere);
     match client_ip {
@@ -42,4 +47,10 @@ pub(crate) fn registry(client_ip: Option<ClientIp>) -> Registry {
 /// The class of a request. A server would choose it by what it knows of the caller.
 fn class(head: &Head<'_>, _: &Key) -> Option<String> {
     Some(head.headers().get(CLASS_HEADER)?.to_str().ok()?.to_owned())
+}
+
+/// The limit of a request. A server would read it from a row that belongs to the caller. What cannot
+/// be read is the rule's own quota.
+fn limit(head: &Head<'_>, _: &Key) -> Option<Limit> {
+    head.headers().get(LIMIT_HEADER)?.to_str().ok()?.parse().ok()
 }

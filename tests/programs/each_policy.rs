@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate::{Key, Limiter, MemoryStore, Outcome, Policy, Quota, Reason};
+use tollgate::{Key, Limiter, MemoryStore, Outcome, Policy, Question, Quota, Reason};
 use tollgate_tests::{clock, per_minute, store, timed};
 
 fn limits() -> Limiter<MemoryStore> {
@@ -40,7 +40,7 @@ async fn a_policy_that_is_left_out_is_not_seen() {
     let decided = [("tokens", Outcome::Allowed)];
     assert_eq!(*seen.lock().unwrap(), decided.map(|(name, outcome)| (name.to_owned(), outcome)));
     // Nothing is asked of no policy.
-    assert!(limits.check_each(&[]).await.is_ok());
+    assert!(limits.check_each::<Question<'_>>(&[]).await.is_ok());
 }
 
 #[tokio::test]

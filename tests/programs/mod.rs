@@ -16,4 +16,5 @@ mod pauses;
 mod ports;
 mod queues;
 mod reqwest_client;
+mod rows;
 mod until_ready;

@@ -12,8 +12,8 @@ use http::{Request, StatusCode};
 use tollgate::extract::header;
 use tollgate::store::{Check, End, Grant, Reply, Store, Times, Verdict};
 use tollgate::{
-    Algorithm, Head, Key, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RequestLimiter, Rule, Share,
-    StoreExt,
+    Algorithm, Head, Key, Limit, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RequestLimiter, Rule,
+    Share, StoreExt,
 };
 use tollgate_tests::{EVERY_ALGORITHM, a_minute, call, clock, field, store};
 use tower::{Layer, service_fn};
@@ -250,4 +250,53 @@ async fn no_class_escapes_a_small_quota() {
         }
         assert_eq!(passed, 1, "{algorithm:?}");
     }
+}
+
+/// A layer under whose rule `"p"` a request is limited as its header says.
+fn of_header(limit: Option<&str>) -> Request<Body> {
+    let mut request = request(None);
+    if let Some(limit) = limit {
+        request.headers_mut().insert("x-limit", limit.parse().unwrap());
+    }
+    request
+}
+
+fn read(head: &Head<'_>, _: &Key) -> Option<Limit> {
+    head.headers().get("x-limit")?.to_str().ok()?.parse().ok()
+}
+
+#[tokio::test]
+async fn a_request_may_be_unlimited_or_be_allowed_nothing() {
+    let rules = [
+        a_minute("other", Algorithm::FIXED_WINDOW, 9).by(header("x-user")),
+        a_minute("p", Algorithm::FIXED_WINDOW, 2).by(header("x-user")).quota(read),
+    ];
+    let layer = layer(&clock(), rules);
+    let mut service = layer
+        .layer(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(http::Response::new(Body::empty()))));
+    for _ in 0..3 {
+        let response = call(&mut service, of_header(Some("unlimited"))).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(field(&response, "ratelimit-policy"), Some("\"other\";q=9;w=60"));
+    }
+    let response = call(&mut service, of_header(Some("none"))).await;
+    assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    assert_eq!((field(&response, "retry-after"), field(&response, "ratelimit-policy")), (None, None));
+    let body = axum::body::to_bytes(Body::new(response.into_body()), 1_000).await.unwrap();
+    assert_eq!(body, r#"{"title":"Forbidden","status":403,"detail":"The policy \"p\" allows nothing"}"#);
+    // Only those that passed were charged to the other rule.
+    let response = call(&mut service, of_header(None)).await;
+    assert_eq!(field(&response, "ratelimit"), Some("\"other\";r=5;t=60, \"p\";r=1;t=60"));
+    // What cannot be read is the rule's own quota here, since the closure says so.
+    let response = call(&mut service, of_header(Some("many"))).await;
+    assert_eq!(field(&response, "ratelimit"), Some("\"other\";r=4;t=60, \"p\";r=0;t=60"));
+
+    let mut grpc = of_header(Some("none"));
+    *grpc.method_mut() = http::Method::POST;
+    grpc.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
+    let response = call(&mut service, grpc).await;
+    assert_eq!(
+        (field(&response, "grpc-status"), field(&response, "grpc-retry-pushback-ms")),
+        (Some("7"), Some("-1"))
+    );
 }

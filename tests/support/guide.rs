@@ -24,6 +24,7 @@ chapters! {
     in_flight = "in_flight.md"
     keys = "keys.md"
     layers = "layers.md"
+    limits_from_rows = "limits_from_rows.md"
     outages = "outages.md"
     proxies = "recipes/proxies.md"
     rules_from_a_file = "rules_from_a_file.md"

@@ -84,6 +84,7 @@
 //! | passes | the response of the inner service | with [`Fields::Ietf`] | the same |
 //! | exceeds a quota | 429 | problem document, `Retry-After` | 8 `RESOURCE_EXHAUSTED`, pushback |
 //! | costs more than a quota can ever grant | 422 | problem document | 8, pushback -1 |
+//! | [may not ask for anything](Limit::Nothing) | 403 | problem document | 7 `PERMISSION_DENIED`, pushback -1 |
 //! | has no key that a rule needs | 400 | problem document; or [`MissingKey`] | 3 `INVALID_ARGUMENT`, pushback -1 |
 //! | needs the peer's address, which the server does not provide | 500 | problem document | 13 `INTERNAL`, pushback -1 |
 //! | finds the store failing, under [`fail_closed`](StoreExt::fail_closed) | 503 | problem document, `Retry-After` | 14 `UNAVAILABLE`, pushback |
@@ -189,10 +190,10 @@ pub use failure::CircuitBreaker;
 pub use in_flight::Slot;
 #[doc(inline)]
 pub use layer::RateLimitLayer;
-pub use limiter::{Limiter, Permit, RequestLimiter};
+pub use limiter::{Limiter, Permit, Question, RequestLimiter};
 #[doc(inline)]
 pub use memory::MemoryStore;
-pub use rule::{MissingKey, PolicyExt, Rule, exempt};
+pub use rule::{Limit, MissingKey, PolicyExt, Rule, exempt};
 #[doc(inline)]
 pub use scale::Lease;
 #[doc(inline)]

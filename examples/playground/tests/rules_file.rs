@@ -186,6 +186,18 @@ fn a_file_can_say_what_the_options_say() {
 }
 
 #[test]
+fn a_request_brings_its_limit_as_a_row_would_say_it() {
+    let file = RulesFile::new("rules.toml", &(rule("api", "2/d") + "quota-by = \"of-header\"\n"));
+    let server = Server::playground(&file.options());
+    let get = |limit| server.get_with("/", &[("x-user", "ada"), ("x-limit", limit)]).status;
+    assert_eq!([get("unlimited"), get("unlimited"), get("unlimited"), get("none")], [200, 200, 200, 403]);
+    assert_eq!(
+        [get("own"), get("unreadable"), get("own"), get("3/d"), get("3/d")],
+        [200, 200, 429, 200, 429]
+    );
+}
+
+#[test]
 fn a_rule_in_shadow_refuses_nothing_and_the_page_shows_what_it_would() {
     let shadow = rule("stricter", "3/d") + "mode = \"shadow\"\n";
     let file = RulesFile::new("rules.toml", &(rule("api", "9/d") + &shadow));

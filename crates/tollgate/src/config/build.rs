@@ -17,7 +17,7 @@ use crate::charge::ResponseHead;
 use crate::errors::SetupError;
 use crate::extract::{Head, PeerIp};
 use crate::rule::exempt::{cors_preflight, try_from_networks};
-use crate::rule::{PolicyExt, Rule};
+use crate::rule::{Limit, PolicyExt, Rule};
 
 /// Refuses a cost that no policy of a rule lets pass. The warnings name those that do not.
 fn refuse_cost_beyond_all(rule: &Rule, config: &RuleConfig) -> Result<(), Mistake> {
@@ -124,7 +124,7 @@ impl Registry {
             rule = tiered.map_err(|error| Mistake::new("tiers", error))?;
         }
         if let Some(name) = &config.quota_by {
-            let any = Arc::new(|_: &Head<'_>, _: &Key| None);
+            let any = Arc::new(|_: &Head<'_>, _: &Key| Limit::Own);
             let quota = self.find(&self.quotas, "quota-by", "a quota", name, any)?;
             rule = rule.quota(move |head, key| quota(head, key));
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::{Key, Quota};
+use tollgate_core::Key;
 
 use super::error::Mistake;
 use super::exemption::ExemptionText;
@@ -13,13 +13,14 @@ use super::key::is_own_name;
 use super::name::is_name;
 use crate::charge::ResponseHead;
 use crate::extract::{ClientIp, Head, KeyExtractor};
+use crate::rule::Limit;
 use crate::rule::exempt::Exemption;
 
 type ByName<T> = BTreeMap<String, Arc<T>>;
 
 pub(super) type RequestCost = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
 pub(super) type RequestClass = dyn Fn(&Head<'_>, &Key) -> Option<Cow<'static, str>> + Send + Sync;
-pub(super) type QuotaByRequest = dyn Fn(&Head<'_>, &Key) -> Option<Quota> + Send + Sync;
+pub(super) type LimitByRequest = dyn Fn(&Head<'_>, &Key) -> Limit + Send + Sync;
 pub(super) type Counts = dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync;
 pub(super) type ResponseCost = dyn Fn(&ResponseHead<'_>) -> u64 + Send + Sync;
 
@@ -55,7 +56,7 @@ pub struct Registry {
     pub(super) keys: BTreeMap<String, Arc<dyn KeyExtractor>>,
     pub(super) costs: ByName<RequestCost>,
     pub(super) classes: ByName<RequestClass>,
-    pub(super) quotas: ByName<QuotaByRequest>,
+    pub(super) quotas: ByName<LimitByRequest>,
     pub(super) conditions: ByName<Counts>,
     pub(super) response_costs: ByName<ResponseCost>,
     pub(super) exemptions: ByName<dyn Exemption>,
@@ -123,15 +124,15 @@ impl Registry {
         self
     }
 
-    /// A quota that requests bring along, for the field `quota-by`: see
+    /// A limit that requests bring along, for the field `quota-by`: see
     /// [`Rule::quota`](crate::Rule::quota).
     #[must_use]
-    pub fn quota(
+    pub fn quota<L: Into<Limit>>(
         mut self,
         name: &str,
-        quota: impl Fn(&Head<'_>, &Key) -> Option<Quota> + Send + Sync + 'static,
+        quota: impl Fn(&Head<'_>, &Key) -> L + Send + Sync + 'static,
     ) -> Registry {
-        self.quotas.insert(name.to_owned(), Arc::new(quota));
+        self.quotas.insert(name.to_owned(), Arc::new(move |head, key| quota(head, key).into()));
         self
     }
 

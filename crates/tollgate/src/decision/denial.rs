@@ -62,9 +62,9 @@ impl Denial {
             _ => status.wait() != Wait::None,
         };
         let by_status = self.report.iter().enumerate().filter(move |(_, of_policy)| refused(*of_policy));
-        // Without a store's answer, the report names the rule that found no key.
-        let no_key = matches!(self.reason, Reason::NoKey | Reason::NoPeerAddress).then_some(0);
-        by_status.map(|(at, _)| at).chain(no_key)
+        // Without a store's answer, the report names the rule that refused.
+        let by_rule = matches!(self.reason, Reason::NothingAllowed | Reason::NoKey | Reason::NoPeerAddress);
+        by_status.map(|(at, _)| at).chain(by_rule.then_some(0))
     }
 
     /// Returns the time until the same request would pass, if no other request is granted
@@ -93,7 +93,7 @@ impl Denial {
         match self.reason {
             Reason::QuotaExceeded | Reason::Blocked => self.retry_after().map(|wait| seconds_up(wait).max(1)),
             Reason::Unavailable => Some(1),
-            Reason::NeverPossible | Reason::NoKey | Reason::NoPeerAddress => None,
+            Reason::NeverPossible | Reason::NothingAllowed | Reason::NoKey | Reason::NoPeerAddress => None,
         }
     }
 

@@ -20,6 +20,9 @@ pub enum Reason {
     /// The store did not answer, and the failure policy is to refuse. Answered 503, in gRPC 14
     /// (`UNAVAILABLE`).
     Unavailable,
+    /// The limit of this caller is [nothing at all](crate::Limit::Nothing), so waiting does not
+    /// help. Answered 403, in gRPC 7 (`PERMISSION_DENIED`) with a pushback of -1.
+    NothingAllowed,
     /// A rule found no key and refuses such requests. Answered 400, in gRPC 3 (`INVALID_ARGUMENT`).
     NoKey,
     /// The server does not provide the peer's address that a rule needs: a mistake in the server's
@@ -34,6 +37,7 @@ impl Reason {
             Reason::QuotaExceeded | Reason::Blocked => StatusCode::TOO_MANY_REQUESTS,
             Reason::NeverPossible => StatusCode::UNPROCESSABLE_ENTITY,
             Reason::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::NothingAllowed => StatusCode::FORBIDDEN,
             Reason::NoKey => StatusCode::BAD_REQUEST,
             Reason::NoPeerAddress => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -45,6 +49,7 @@ impl Reason {
             Reason::Blocked => "blocked after too many refusals",
             Reason::NeverPossible => "the cost exceeds the whole quota",
             Reason::Unavailable => "the rate limit store is unavailable",
+            Reason::NothingAllowed => "nothing is allowed",
             Reason::NoKey => "the request carries no key",
             Reason::NoPeerAddress => "the server does not provide the peer's address",
         }
@@ -68,9 +73,10 @@ pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a
                  \"title\":\"Temporary Reduced Capacity\",\"status\":{status}}}"
             );
         }
-        Reason::NoKey | Reason::NoPeerAddress => {
+        Reason::NothingAllowed | Reason::NoKey | Reason::NoPeerAddress => {
             let policy = escaped(violated.next().unwrap_or_default());
             let (title, mistake) = match reason {
+                Reason::NothingAllowed => ("Forbidden", "allows nothing"),
                 Reason::NoKey => ("Bad Request", "found no key in the request"),
                 _ => ("Internal Server Error", "needs the peer's address, which the server does not provide"),
             };

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tollgate_core::{Policy, PolicyError, QuotaError};
+use tollgate_core::{Policy, PolicyError, Quota, QuotaError};
 
 /// The reason why settings are refused: the error of every `try_` method of this crate.
 ///
@@ -71,6 +71,9 @@ pub enum SetupError {
     UnknownPolicy(String, Vec<String>),
     /// This policy is asked twice in one set.
     AskedTwice(String),
+    /// The limit of a [`Question`](crate::Question) is a quota that this policy does not allow: it
+    /// has another window, or the algorithm or the store does not allow it.
+    QuotaNotAllowed(String, Quota),
     /// This policy blocks no keys: see [`Policy::block_after`].
     NoBlocks(String),
     /// A text is neither a network in CIDR notation nor an address.
@@ -148,6 +151,11 @@ impl fmt::Display for SetupError {
                 write!(f, "the limiter has no policy {name:?}: its policies are {names:?}")
             }
             SetupError::AskedTwice(name) => write!(f, "the policy {name:?} is asked twice"),
+            SetupError::QuotaNotAllowed(name, quota) => write!(
+                f,
+                "the policy {name:?} does not allow the quota {quota}: it has another window, or the \
+                 algorithm or the store does not allow it"
+            ),
             SetupError::NoBlocks(name) => write!(f, "the policy {name:?} blocks no keys: see `block_after`"),
             SetupError::NotANetwork(text) => {
                 write!(f, "{text:?} is neither a network such as 10.0.0.0/8 nor an address")

@@ -30,6 +30,7 @@ chapters! { "":
     in_flight
     keys
     layers
+    limits_from_rows
     operating
     outages
     rules_from_a_file

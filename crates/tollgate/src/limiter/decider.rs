@@ -108,11 +108,11 @@ impl<S> Decider<S> {
         self.observers().now()
     }
 
-    /// Shows observers that a policy found no key, if it did not.
+    /// Shows observers which rule refused a request without asking a store, if one did.
     pub(crate) fn shown(&self, asks: Result<Asks, Denial>) -> Result<Asks, Denial> {
         asks.inspect_err(|denial| {
             if let Some(policy) = denial.report().first() {
-                self.observers().no_key(self.plan(), self.plan().rule_of(policy));
+                self.observers().refused(self.plan(), self.plan().rule_of(policy), denial.reason());
             }
         })
     }

@@ -11,6 +11,7 @@ mod in_turn;
 pub(crate) mod live;
 mod next_window;
 mod permit;
+mod question;
 pub(crate) mod queue_place;
 mod refusal;
 mod request;
@@ -25,6 +26,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tollgate_core::{Key, Policy, Store};
 
 use self::changes::RuleChanges;
@@ -41,6 +43,7 @@ use crate::rule::{PolicyExt, Rule};
 use crate::store::NeverFails;
 
 pub use self::permit::Permit;
+pub use self::question::Question;
 pub use self::request::RequestLimiter;
 
 /// Asks policies directly, with keys that code has: for WebSocket messages, jobs, log-ins, and keys
@@ -160,7 +163,7 @@ where
     ///
     /// # Errors
     /// A [`Denial`] with the policies that refused, and how long they do. An empty key is refused
-    /// with [`Reason::NoKey`], status 400.
+    /// with [`Reason::NoKey`](crate::Reason::NoKey), status 400.
     pub async fn check(&self, key: &Key, cost: u64) -> Result<Permit, Denial> {
         let asks = |decider: &Decider<S>| Ok(decider.asks(Some(key), cost));
         let Ok(decided) = self.live.ask_in_turn::<Infallible>(asks, None).await;
@@ -189,11 +192,14 @@ where
     ///
     /// # Errors
     /// A [`Denial`] with the policies that refused, and how long they do. An empty key is refused
-    /// with [`Reason::NoKey`], status 400.
+    /// with [`Reason::NoKey`](crate::Reason::NoKey), status 400.
     ///
     /// # Panics
     /// If [`Limiter::try_check_each`] would return an error.
-    pub async fn check_each(&self, each: &[(&str, &Key, u64)]) -> Result<Permit, Denial> {
+    pub async fn check_each<'a, Q>(&self, each: &[Q]) -> Result<Permit, Denial>
+    where
+        Q: Into<Question<'a>> + Copy,
+    {
         or_panic(self.try_check_each(each).await)
     }
 
@@ -202,11 +208,12 @@ where
     /// # Errors
     /// [`SetupError::UnknownPolicy`] if the limiter has no policy of such a name, and
     /// [`SetupError::AskedTwice`] if one is named twice. Nothing is charged then.
-    pub async fn try_check_each(
-        &self,
-        each: &[(&str, &Key, u64)],
-    ) -> Result<Result<Permit, Denial>, SetupError> {
-        let decided = self.live.ask_in_turn(|decider| decider.asks_of_each(each), None).await?;
+    pub async fn try_check_each<'a, Q>(&self, each: &[Q]) -> Result<Result<Permit, Denial>, SetupError>
+    where
+        Q: Into<Question<'a>> + Copy,
+    {
+        let each = questions(each);
+        let decided = self.live.ask_in_turn(|decider| decider.asks_of_each(&each), None).await?;
         Ok(decided.map(|(_, permit)| permit))
     }
 
@@ -227,7 +234,10 @@ where
     ///
     /// # Panics
     /// If [`Limiter::try_look_each`] would return an error.
-    pub async fn look_each(&self, each: &[(&str, &Key)]) -> Result<Report, Denial> {
+    pub async fn look_each<'a, Q>(&self, each: &[Q]) -> Result<Report, Denial>
+    where
+        Q: Into<Question<'a>> + Copy,
+    {
         or_panic(self.try_look_each(each).await)
     }
 
@@ -235,10 +245,12 @@ where
     ///
     /// # Errors
     /// Those of [`Limiter::try_check_each`].
-    pub async fn try_look_each(&self, each: &[(&str, &Key)]) -> Result<Result<Report, Denial>, SetupError> {
-        let each: Vec<_> = each.iter().map(|(name, key)| (*name, *key, 1)).collect();
+    pub async fn try_look_each<'a, Q>(&self, each: &[Q]) -> Result<Result<Report, Denial>, SetupError>
+    where
+        Q: Into<Question<'a>> + Copy,
+    {
         let decider = self.live.load_full();
-        Ok(match decider.asks_of_each(&each)? {
+        Ok(match decider.asks_of_each(&questions(each))? {
             Ok(asks) => Ok(decider.look(&asks).await),
             Err(denial) => Err(denial),
         })
@@ -321,11 +333,10 @@ where
 
     /// [`Limiter::until_ready`] with a key and a cost for each policy, as in
     /// [`Limiter::check_each`], also for errors and panics.
-    pub async fn until_ready_each(
-        &self,
-        each: &[(&str, &Key, u64)],
-        at_most: Duration,
-    ) -> Result<Permit, Denial> {
+    pub async fn until_ready_each<'a, Q>(&self, each: &[Q], at_most: Duration) -> Result<Permit, Denial>
+    where
+        Q: Into<Question<'a>> + Copy,
+    {
         or_panic(self.try_until_ready_each(each, at_most).await)
     }
 
@@ -333,12 +344,16 @@ where
     ///
     /// # Errors
     /// Those of [`Limiter::try_check_each`].
-    pub async fn try_until_ready_each(
+    pub async fn try_until_ready_each<'a, Q>(
         &self,
-        each: &[(&str, &Key, u64)],
+        each: &[Q],
         at_most: Duration,
-    ) -> Result<Result<Permit, Denial>, SetupError> {
-        let decided = self.live.ask_in_turn(|decider| decider.asks_of_each(each), Some(at_most)).await?;
+    ) -> Result<Result<Permit, Denial>, SetupError>
+    where
+        Q: Into<Question<'a>> + Copy,
+    {
+        let each = questions(each);
+        let decided = self.live.ask_in_turn(|decider| decider.asks_of_each(&each), Some(at_most)).await?;
         Ok(decided.map(|(_, permit)| permit))
     }
 
@@ -400,4 +415,8 @@ where
 /// Rules of which no request is asked for a key.
 fn rules_of(policies: impl IntoIterator<Item = Policy>) -> Vec<Rule> {
     policies.into_iter().map(|policy| policy.by(global())).collect()
+}
+
+fn questions<'a, Q: Into<Question<'a>> + Copy>(each: &[Q]) -> SmallVec<[Question<'a>; 4]> {
+    each.iter().map(|question| (*question).into()).collect()
 }

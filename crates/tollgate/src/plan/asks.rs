@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Key, Policy};
+use tollgate_core::{Check, Key, Policy, Quota};
 
 use super::made_policies::WantedPolicy;
 use super::path_index::RuleNumbers;
-use super::{Plan, PolicyNumber, PolicyRef, RuleNumber};
+use super::{Plan, PlannedRule, PolicyNumber, PolicyRef, RuleNumber};
 use crate::errors::Reason;
 use crate::extract::{Head, received};
-use crate::rule::MissingKey;
+use crate::rule::{Limit, MissingKey};
 
 /// What a request asks of one policy.
 #[derive(Clone, Debug)]
@@ -89,18 +89,34 @@ impl Plan {
             Err(MissingKey::Skip) => return Ok(None),
             Err(_) => return Err(rule.why_missing(head)),
         };
-        let made =
-            rule.quota_of(head, &key).zip(planned.made.as_ref()).and_then(|((quota, leaves), made)| {
-                let wanted = WantedPolicy { quota, leaves };
-                made.find(number, wanted, || rule.with_quota(quota, leaves).filter(&supports))
-            });
+        let made = match rule.limit_of(head, &key) {
+            Limit::Own => None,
+            Limit::Of(quota) => self.made(number, quota, rule.class_units(head, &key), supports),
+            Limit::Unlimited => return Ok(None),
+            Limit::Nothing => return Err(Reason::NothingAllowed),
+        };
         let policy = match (made, rule.variant(head, &key)) {
-            (Some(made), _) => PolicyRef::Made(made),
+            (Some(made), _) => made,
             (None, Some(variant)) => PolicyRef::Numbered(PolicyNumber(planned.first_variant + variant)),
             (None, None) => number.into(),
         };
         let cost = rule.cost_of(head, self.policy(&policy));
         Ok(Some(Ask { policy, key, cost }))
+    }
+
+    /// The policy of a rule with this quota, which leaves so many units to others. `None` if the
+    /// rule or the store does not allow it.
+    pub(crate) fn made(
+        &self,
+        number: RuleNumber,
+        quota: Quota,
+        leaves: u64,
+        supports: impl Fn(&Policy) -> bool,
+    ) -> Option<PolicyRef> {
+        let PlannedRule { rule, made, .. } = &self.rules[number.0];
+        let wanted = WantedPolicy { quota, leaves };
+        let find = || rule.with_quota(quota, leaves).filter(|policy| supports(policy));
+        made.find(number, wanted, find).map(PolicyRef::Made)
     }
 
     /// Adds what is asked of blocks, behind all others: observers and charges find a rule by the

@@ -18,10 +18,13 @@ const WAYS: usize = 8;
 /// its state is in the store.
 #[derive(Debug)]
 pub(crate) struct MadePolicies {
-    sets: Box<[Mutex<Vec<Arc<MadePolicy>>>]>,
+    /// Made with the first policy: most rules need none.
+    sets: OnceLock<Sets>,
     /// With a seed, so that no caller chooses which quotas share a set.
     hasher: RandomState,
 }
+
+type Sets = Box<[Mutex<Vec<Arc<MadePolicy>>>]>;
 
 /// Another table, without policies.
 impl Clone for MadePolicies {
@@ -56,7 +59,7 @@ pub(crate) struct WantedPolicy {
 
 impl MadePolicies {
     pub(crate) fn new() -> MadePolicies {
-        MadePolicies { sets: (0..SETS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+        MadePolicies { sets: OnceLock::new(), hasher: RandomState::new() }
     }
 
     /// The policy that is wanted, which `make` makes unless it is kept. `None` if that returns
@@ -83,7 +86,8 @@ impl MadePolicies {
 
     fn set_of(&self, wanted: WantedPolicy) -> MutexGuard<'_, Vec<Arc<MadePolicy>>> {
         let set = (self.hasher.hash_one(wanted) >> 32) as usize % SETS;
-        self.sets[set].lock().unwrap_or_else(PoisonError::into_inner)
+        let sets = self.sets.get_or_init(|| (0..SETS).map(|_| Mutex::default()).collect());
+        sets[set].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -109,7 +113,7 @@ mod tests {
     }
 
     fn kept(made: &MadePolicies) -> usize {
-        made.sets.iter().map(|set| set.lock().unwrap().len()).sum()
+        made.sets.get().unwrap().iter().map(|set| set.lock().unwrap().len()).sum()
     }
 
     #[test]

@@ -55,8 +55,8 @@ struct PlannedRule {
     block: Option<PolicyNumber>,
     /// The problem document of a request that only this rule refuses.
     quota_exceeded: Bytes,
-    /// The policies of quotas that requests bring, if the rule takes them.
-    made: Option<MadePolicies>,
+    /// The policies of quotas that requests and questions bring.
+    made: MadePolicies,
 }
 
 #[derive(Clone, Debug)]
@@ -160,9 +160,14 @@ impl Plan {
                 PolicyNumber(policies.len() - 1)
             });
             let document = problem(Reason::QuotaExceeded, [rule.policy().name()].into_iter());
-            let made = rule.has_quota_of_request().then(MadePolicies::new);
             let quota_exceeded = interned(document);
-            planned.push(PlannedRule { rule, first_variant, block, quota_exceeded, made });
+            planned.push(PlannedRule {
+                rule,
+                first_variant,
+                block,
+                quota_exceeded,
+                made: MadePolicies::new(),
+            });
         }
         Ok(Plan {
             version: 1,
@@ -187,10 +192,9 @@ impl Plan {
     }
 
     /// The same plan for another store, which may support other policies.
-    pub(crate) fn for_other_store(self: &Arc<Self>) -> Arc<Plan> {
-        // A clone has made none of the policies that requests bring.
-        let makes_some = self.rules.iter().any(|planned| planned.made.is_some());
-        if makes_some { Arc::new(Plan::clone(self)) } else { Arc::clone(self) }
+    pub(crate) fn for_other_store(&self) -> Arc<Plan> {
+        // A clone has made none of the policies that requests and questions bring.
+        Arc::new(self.clone())
     }
 
     /// Checks whether stores can enforce all policies: `store` is that of rules in shadow, or of

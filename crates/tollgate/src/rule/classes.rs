@@ -93,7 +93,7 @@ impl Rule {
     }
 
     /// The units that a request leaves to others.
-    pub(super) fn class_units(&self, head: &Head<'_>, key: &Key) -> u64 {
+    pub(crate) fn class_units(&self, head: &Head<'_>, key: &Key) -> u64 {
         let units = |classes: &Classes| Some(classes.units[classes.choice.of(head, key)?].1);
         self.classes.as_ref().and_then(units).unwrap_or(0)
     }

@@ -4,6 +4,7 @@ mod choice;
 mod classes;
 pub mod exempt;
 mod in_flight;
+mod limit;
 mod request_quota;
 pub(crate) mod response_head;
 mod settling;
@@ -24,9 +25,11 @@ use crate::extract::{Head, KeyExtractor};
 use classes::Classes;
 use exempt::Exemption;
 use in_flight::SlotTimes;
-use request_quota::RequestQuota;
+use request_quota::RequestLimit;
 use settling::Settling;
 use tiers::Tiers;
+
+pub use limit::Limit;
 
 /// Makes a [`Policy`] a [`Rule`].
 pub trait PolicyExt {
@@ -44,7 +47,7 @@ impl PolicyExt for Policy {
             settling: Settling::default(),
             slot_times: SlotTimes::default(),
             missing_key: MissingKey::default(),
-            quota: None,
+            limit: None,
             tiers: None,
             classes: None,
             exemptions: Vec::new(),
@@ -80,7 +83,7 @@ pub struct Rule {
     settling: Settling,
     slot_times: SlotTimes,
     missing_key: MissingKey,
-    quota: Option<Arc<RequestQuota>>,
+    limit: Option<Arc<RequestLimit>>,
     tiers: Option<Tiers>,
     classes: Option<Classes>,
     exemptions: Vec<Arc<dyn Exemption>>,
@@ -440,7 +443,7 @@ impl Rule {
     pub(crate) fn is_only_a_key(&self) -> bool {
         self.policy.denials_until_block().is_none()
             && self.cost.is_none()
-            && self.quota.is_none()
+            && self.limit.is_none()
             && self.tiers.is_none()
             && self.classes.is_none()
             && self.exemptions.is_empty()

@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use tollgate_core::{Key, Policy, Quota};
 
-use super::Rule;
+use super::{Limit, Rule};
 use crate::extract::Head;
 
-/// The closure that finds the quota of a request.
-pub(super) type RequestQuota = dyn Fn(&Head<'_>, &Key) -> Option<Quota> + Send + Sync;
+/// The closure that finds the limit of a request.
+pub(super) type RequestLimit = dyn Fn(&Head<'_>, &Key) -> Limit + Send + Sync;
 
 impl Rule {
-    /// Takes the quota of a request from the request: from the claims of a token, or from what an
-    /// authentication layer knows. The closure sees the request and its key. Limit and burst are
-    /// those of the quota; the window is that of the policy.
+    /// Takes the limit of a request from the request: from the claims of a token, or from what an
+    /// authentication layer knows. The closure sees the request and its key, and returns a
+    /// [`Limit`], or a quota, or an option of these. Limit and burst are those of the quota; the
+    /// window is that of the policy.
     ///
-    /// **No quota is unlimited by mistake.** Otherwise the rule's own quota applies, or that of its
-    /// [tier](Rule::tiers):
+    /// **No quota is unlimited by mistake**, only [`Limit::Unlimited`] is. The rule's own quota
+    /// applies, or that of its [tier](Rule::tiers):
     ///
     /// - if the closure returns `None`, or a quota of another window;
     /// - if the algorithm or the store does not allow the quota.
@@ -49,19 +50,17 @@ impl Rule {
     /// ```
     ///
     /// Each call replaces the closure of the call before.
-    pub fn quota(mut self, quota: impl Fn(&Head<'_>, &Key) -> Option<Quota> + Send + Sync + 'static) -> Rule {
-        self.quota = Some(Arc::new(quota));
+    pub fn quota<L: Into<Limit>>(
+        mut self,
+        quota: impl Fn(&Head<'_>, &Key) -> L + Send + Sync + 'static,
+    ) -> Rule {
+        self.limit = Some(Arc::new(move |head, key| quota(head, key).into()));
         self
     }
 
-    pub(crate) fn has_quota_of_request(&self) -> bool {
-        self.quota.is_some()
-    }
-
-    /// The quota that a request brings, and the units that its class leaves to others.
-    pub(crate) fn quota_of(&self, head: &Head<'_>, key: &Key) -> Option<(Quota, u64)> {
-        let quota = self.quota.as_ref()?(head, key)?;
-        Some((quota, self.class_units(head, key)))
+    /// The limit that a request brings.
+    pub(crate) fn limit_of(&self, head: &Head<'_>, key: &Key) -> Limit {
+        self.limit.as_ref().map_or(Limit::Own, |limit| limit(head, key))
     }
 
     /// The policy of a request with this quota. `None` if the rule does not allow it.

@@ -86,8 +86,9 @@ pub enum Outcome {
     Delayed,
     /// Another rule refused the request. This policy had room.
     NotCharged,
-    /// The policy refused the request. Or the store failed, and the failure policy refused it: the
-    /// [source](Decision::source) is [`Source::FailurePolicy`] then.
+    /// The policy refused the request. If the store failed, and the failure policy refused it, the
+    /// [source](Decision::source) is [`Source::FailurePolicy`]. If the limit of this caller is
+    /// [nothing at all](crate::Limit::Nothing), it is [`Source::Rule`].
     Denied,
     /// The key is [blocked](crate::Policy::block_after).
     Blocked,

@@ -20,6 +20,7 @@ use tollgate_core::{BlockStart, Clock, Policy, Settled, Source, Status, Timestam
 
 pub use decision::{Decision, Outcome};
 
+use crate::errors::Reason;
 use crate::plan::{Ask, Plan, PolicyRef, RuleNumber};
 
 pub(crate) type Observe = dyn Fn(&Decision<'_>) + Send + Sync;
@@ -110,9 +111,10 @@ impl Observers {
         self.show(decisions);
     }
 
-    /// Shows that the rule with this number found no key.
-    pub(crate) fn no_key(&self, plan: &Plan, rule: RuleNumber) {
-        let decision = Decision::of_rule(plan.own(rule), rule, Outcome::NoKey);
+    /// Shows that the rule with this number refused a request, without asking a store.
+    pub(crate) fn refused(&self, plan: &Plan, rule: RuleNumber, reason: Reason) {
+        let outcome = if reason == Reason::NothingAllowed { Outcome::Denied } else { Outcome::NoKey };
+        let decision = Decision::of_rule(plan.own(rule), rule, outcome);
         self.show([decision].into_iter());
     }
 
