@@ -49,8 +49,8 @@ fn class(head: &Head<'_>, _: &Key) -> Option<String> {
     Some(head.headers().get(CLASS_HEADER)?.to_str().ok()?.to_owned())
 }
 
-/// The limit of a request. A server would read it from a row that belongs to the caller. What cannot
-/// be read is the rule's own quota.
+/// The limit of a request. A server would read it from a row of the caller. What cannot be read is
+/// the rule's own quota.
 fn limit(head: &Head<'_>, _: &Key) -> Option<Limit> {
     head.headers().get(LIMIT_HEADER)?.to_str().ok()?.parse().ok()
 }

@@ -181,7 +181,7 @@ impl<L: Load> Lane<L> {
             };
             let answer = call.send(connection, self.hash_slot, None).await;
             // Before the callers are answered: one that asks again at once would find a lane that
-            // is still open, and start another, which opens a connection that nobody needs.
+            // is still open, and start another, which opens one connection too many.
             next = self.next_has_room();
             match answer {
                 Err(error) if error.is_try_again() => {

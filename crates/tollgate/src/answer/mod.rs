@@ -1,5 +1,5 @@
-//! What a client sees: rate limit fields, and the answer to a refused request as a problem document or
-//! as an error of gRPC or Connect.
+//! What a client sees: rate limit fields, and the answer to a refused request as a problem document
+//! or as an error of gRPC or Connect.
 //!
 //! | file | holds |
 //! |---|---|

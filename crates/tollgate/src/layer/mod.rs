@@ -354,8 +354,8 @@ impl<S> RateLimitLayer<S> {
         self.with(|shared| shared.options.is_off = !enabled)
     }
 
-    /// Returns the limiter of this layer, to ask directly: it has the same rules, also when they are
-    /// [replaced](RateLimitLayer::replace), and the same state. Call this after
+    /// Returns the limiter of this layer, to ask directly: it has the same rules, also when they
+    /// are [replaced](RateLimitLayer::replace), and the same state. Call this after
     /// [`store`](RateLimitLayer::store).
     pub fn limiter(&self) -> RequestLimiter<S> {
         RequestLimiter { live: Arc::clone(&self.shared.live) }
