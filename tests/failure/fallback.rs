@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use tollgate::extract::global;
 use tollgate::failure::{Answering, ByShare, Guarded};
 use tollgate::{
-    Algorithm, Fields, Head, Key, Limiter, MemoryStore, Policy, PolicyError, PolicyExt, Quota,
-    RateLimitLayer, Reason, RequestLimiter, SetupError, Share, StoreExt,
+    Algorithm, Fields, Head, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Reason,
+    Share, StoreExt,
 };
 use tollgate_tests::{
     Connection, EVERY_ALGORITHM, Failing, Later, Strict, a_minute, call, clock, field, per_minute, per_user,
@@ -90,7 +89,7 @@ async fn fields_and_denials_report_the_share() {
     }
 }
 
-/// Each tier has a share of its own, and the smallest share must grant something.
+/// Each tier has a share of its own. That of a small tier may be less than one unit.
 #[tokio::test(start_paused = true)]
 async fn a_share_applies_to_the_tier_of_the_request() {
     let tier = |head: &Head<'_>, _: &Key| Some(head.headers().get("x-tier")?.to_str().ok()?.to_owned());
@@ -107,11 +106,12 @@ async fn a_share_applies_to_the_tier_of_the_request() {
         request.headers_mut().insert("x-tier", tier.parse().unwrap());
         assert_eq!(field(&call(&mut service, request).await, "ratelimit-policy"), Some(told));
     }
-    let error = RateLimitLayer::new([rule(2)]).try_store(with_a_third(&inner)).unwrap_err();
-    // The tier can be seen from its quota.
-    let told = "the store cannot enforce the policy \"api\" of 2 in 60s: that share of ";
-    assert!(error.to_string().starts_with(told), "{error}");
-    assert!(matches!(error, SetupError::Unsupported(_, PolicyError::ShareOfNothing)), "{error:?}");
+    let mut service = RateLimitLayer::new([rule(2)]).store(with_a_third(&inner)).layer(Strict::default());
+    for (tier, status) in [("none", 200), ("pro", 200), ("least", 503)] {
+        let mut request = request(tier);
+        request.headers_mut().insert("x-tier", tier.parse().unwrap());
+        assert_eq!(call(&mut service, request).await.status(), status, "{tier}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,35 +194,56 @@ async fn a_cost_above_the_share_alone_is_refused_as_an_outage() {
     }
 }
 
-#[test]
-fn a_share_below_one_unit_is_refused_at_construction() {
-    let store = || failing(Connection::Works).fall_back_to(MemoryStore::new(), THIRD);
+/// Policies of which a third is less than one unit.
+fn small() -> [Policy; 3] {
     let queue = Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) };
-    for policy in [
+    [
         Policy::new("p", Quota::per_minute(2)),
         Policy::new("p", Quota::per_minute(20).burst(2)),
         Policy::new("p", Quota::per_minute(20)).with_algorithm(queue),
-    ] {
-        let rules = || [per_user("fine", 3), policy.clone().by(global())];
-        let error = SetupError::Unsupported(policy.clone(), PolicyError::ShareOfNothing);
-        assert_eq!(RateLimitLayer::new(rules()).try_store(store()).unwrap_err(), error);
-        assert_eq!(RequestLimiter::new(rules()).try_store(store().boxed()).unwrap_err(), error);
-        let outer = store().timeout(TIMEOUT).circuit_breaker(Default::default());
-        assert_eq!(RequestLimiter::new(rules()).try_store(outer.clone().fail_open()).unwrap_err(), error);
-        assert_eq!(RequestLimiter::new(rules()).try_store(outer.fail_closed()).unwrap_err(), error);
-        assert!(
-            RequestLimiter::new(rules())
-                .try_store(failing(Connection::Works).fall_back_to(MemoryStore::new(), Share::WHOLE))
-                .is_ok()
-        );
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_share_below_one_unit_refuses_during_the_outage_and_at_no_other_time() {
+    for policy in small() {
+        let inner = failing(Connection::Works);
+        let limiter = Limiter::new([policy.clone()]).store(with_a_third(&inner));
+        let ada = Key::from("ada");
+        assert!(limiter.check(&ada, 1).await.is_ok(), "{policy:?}");
+        limiter.replace([policy.clone(), per_minute("fine", 9)]).unwrap();
+        inner.set(FAILURES[0]);
+        assert_eq!(limiter.check(&ada, 1).await.unwrap_err().reason(), Reason::Unavailable);
+        assert!(limiter.check_each(&[("fine", &ada, 1)]).await.is_ok(), "the others have their share");
+        inner.set(Connection::Works);
+        limiter.reset(&ada).await;
+        assert!(limiter.check(&ada, 1).await.is_ok());
     }
-    let panic =
-        std::panic::catch_unwind(|| RateLimitLayer::new([per_user("p", 2)]).store(store())).unwrap_err();
-    let text = panic.downcast_ref::<String>().unwrap();
-    assert!(
-        text.contains("cannot enforce the policy \"p\" of ") && text.contains("less than one unit"),
-        "{text}"
-    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_least_one_unit_is_granted_to_each_key() {
+    for policy in small() {
+        let inner = failing(FAILURES[0]);
+        let limiter = Limiter::new([policy.clone()]).store(with_a_third(&inner).at_least_one());
+        for user in ["ada", "bob"] {
+            let permit = limiter.check(&Key::from(user), 1).await.unwrap();
+            assert_eq!(permit.report().share(), Some(THIRD));
+            assert!(limiter.check(&Key::from(user), 1).await.is_err(), "{policy:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_unit_was_granted_for_is_refunded() {
+    let limiter = Limiter::new([per_minute("p", 2)]);
+    let limiter = limiter.store(with_a_third(&failing(FAILURES[0])).at_least_one());
+    let ada = Key::from("ada");
+    for _ in 0..3 {
+        let permit = limiter.check(&ada, 1).await.unwrap();
+        assert!(limiter.check(&ada, 1).await.is_err());
+        permit.refund().await;
+    }
 }
 
 /// A fallback whose answer must be awaited too, such as a second server nearby.

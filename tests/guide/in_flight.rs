@@ -21,7 +21,7 @@ use tollgate::extract::{extension, global, header};
 use tollgate::store::{NeverFails, Store};
 use tollgate::{
     Denial, Head, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, RequestLimiter, Rule,
-    SetupError, Share, Slot, StoreExt,
+    Share, Slot, StoreExt,
 };
 use tollgate_tests::{Connection, Failing, Fault, clock, store};
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -267,8 +267,11 @@ async fn in_an_outage_the_failure_policy_decides_on_slots() {
     let shared = routes().layer(exports().store(fallback(2)));
     let first = send(&shared, ada()).await;
     assert_eq!((first.status().as_u16(), status(&shared, ada()).await), (200, 429), "one of two slots");
-    let error = exports().try_store(fallback(3)).unwrap_err();
-    assert!(matches!(error, SetupError::Unsupported(..)), "{error}");
+    let shared = routes().layer(exports().store(fallback(3)));
+    assert_eq!(status(&shared, ada()).await, 503, "less than one slot");
+    let shared = routes().layer(exports().store(fallback(3).at_least_one()));
+    let first = send(&shared, ada()).await;
+    assert_eq!((first.status().as_u16(), status(&shared, ada()).await), (200, 429), "one slot");
 }
 
 /// Serves until the value is `true`, and then for as long as the `grace` that requests get.

@@ -1,14 +1,17 @@
-//! A share that is too small is an error at construction, and leases report what they hold.
+//! A share that is too small refuses, or is one unit, and leases report what they hold.
 
-use tollgate::{Lease, MemoryStore, Quota, RateLimitLayer, SetupError, Share, StoreExt};
-use tollgate_tests::{Connection, Failing, Fault};
+use tollgate::{Key, Lease, Limiter, MemoryStore, Share, StoreExt};
+use tollgate_tests::{Connection, Failing, Fault, per_minute};
 
-#[test]
-fn a_share_of_less_than_a_unit_is_an_error_at_construction() {
+#[tokio::test]
+async fn a_share_of_less_than_a_unit_refuses_or_is_one() {
     let store = Failing::new(MemoryStore::new(), Connection::Fails(Fault::Unreachable));
     let store = store.fall_back_to(MemoryStore::new(), Share::new(1, 20));
-    let error = RateLimitLayer::per_ip(Quota::per_minute(10)).try_store(store).err();
-    assert!(matches!(error, Some(SetupError::Unsupported(policy, _)) if policy.name() == "default"));
+    let (limiter, ada) = (|| Limiter::new([per_minute("p", 10)]), Key::from("ada"));
+    assert!(limiter().store(store.clone()).check(&ada, 1).await.is_err());
+    let at_least_one = limiter().store(store.at_least_one());
+    assert!(at_least_one.check(&ada, 1).await.is_ok());
+    assert!(at_least_one.check(&ada, 1).await.is_err());
 }
 
 #[tokio::test]

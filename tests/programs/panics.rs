@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::panic::{self, UnwindSafe};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use tollgate::exempt::from_networks;
@@ -12,6 +12,8 @@ use tollgate::{
     StoreExt,
 };
 use tollgate_tests::{Connection, Failing};
+
+use crate::service::request_quotas::CountsSupports;
 
 thread_local! {
     /// Where this thread panicked last.
@@ -66,7 +68,8 @@ fn a_refused_argument_is_reported_at_the_line_of_the_caller() {
         (
             "store",
             Box::new(move || {
-                let store = failing().fall_back_to(MemoryStore::new(), Share::new(1, 3));
+                let count = Arc::default();
+                let store = CountsSupports { store: MemoryStore::new(), of: "", count, least: 20 };
                 make(RateLimitLayer::per_ip(per_second()).store(store));
             }),
         ),

@@ -14,7 +14,7 @@ mod exemptions;
 mod names;
 mod readiness;
 mod replace;
-mod request_quotas;
+pub(crate) mod request_quotas;
 mod responses;
 mod shadow;
 mod slots;

@@ -94,8 +94,7 @@ async fn what_is_not_allowed_leaves_the_own_quota() {
     assert_eq!(state(&log, Quota::per_minute(100_001)).await, (3, 3));
     let halved = MemoryStore::new().fall_back_to(MemoryStore::new(), Share::new(1, 2));
     let limiter = RequestLimiter::new(rule(a_minute("p", Algorithm::Gcra, 3))).store(halved);
-    assert_eq!(state(&limiter, Quota::per_minute(2)).await, (2, 2));
-    assert_eq!(state(&limiter, Quota::per_minute(1)).await, (3, 3), "its half is less than a unit");
+    assert_eq!(state(&limiter, Quota::per_minute(1)).await, (1, 1), "its half matters in an outage only");
 }
 
 #[tokio::test]
@@ -180,7 +179,7 @@ async fn ten_thousand_different_quotas_in_turn_each_hold() {
 async fn each_rule_has_a_table_of_its_own() {
     let made = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&made);
-    let store = CountsSupports { store: store(&clock()), of: "p", count };
+    let store = CountsSupports { store: store(&clock()), of: "p", count, least: 0 };
     let other = a_minute("other", Algorithm::SLIDING_LOG, 3).by(header("x-user"));
     let other = other
         .quota(|head, _| Some(Quota::per_minute(head.headers()["x-limit"].to_str().ok()?.parse().ok()?)));
@@ -196,12 +195,13 @@ async fn each_rule_has_a_table_of_its_own() {
     assert_eq!(made.load(Ordering::Relaxed) - before, 1);
 }
 
-/// Counts how often it is asked whether it supports a policy.
+/// Counts how often it is asked whether it supports a policy. It supports none of a smaller limit.
 #[derive(Clone)]
-struct CountsSupports {
-    store: MemoryStore,
-    of: &'static str,
-    count: Arc<AtomicU64>,
+pub(crate) struct CountsSupports {
+    pub(crate) store: MemoryStore,
+    pub(crate) of: &'static str,
+    pub(crate) count: Arc<AtomicU64>,
+    pub(crate) least: u64,
 }
 
 impl Store for CountsSupports {
@@ -222,6 +222,9 @@ impl Store for CountsSupports {
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
         self.count.fetch_add((policy.name() == self.of).into(), Ordering::Relaxed);
+        if policy.quota().limit() < self.least {
+            return Err(PolicyError::Unsupported);
+        }
         self.store.supports(policy)
     }
 }
@@ -229,10 +232,10 @@ impl Store for CountsSupports {
 #[tokio::test]
 async fn each_store_says_itself_which_quotas_it_supports() {
     let layer = tollgate::RateLimitLayer::new(rule(a_minute("p", Algorithm::Gcra, 10)));
-    let halved = MemoryStore::new().fall_back_to(MemoryStore::new(), Share::new(1, 2));
-    let (halved, whole) = (layer.clone().store(halved), layer.store(MemoryStore::new()));
+    let picky = CountsSupports { store: MemoryStore::new(), of: "p", count: Arc::default(), least: 2 };
+    let (picky, whole) = (layer.clone().store(picky), layer.store(MemoryStore::new()));
     for _ in 0..2 {
-        assert_eq!(state(&halved.limiter(), Quota::per_minute(1)).await, (10, 10));
+        assert_eq!(state(&picky.limiter(), Quota::per_minute(1)).await, (10, 10));
         assert_eq!(state(&whole.limiter(), Quota::per_minute(1)).await, (1, 1));
     }
 }

@@ -178,10 +178,6 @@ fn a_malformed_option_is_one_error_line() {
             &["--store", "redis://127.0.0.1/", "--on-failure", "fallback", "--share", "4/3"],
             "more than the whole",
         ),
-        (
-            &["--store", "redis://127.0.0.1/", "--on-failure", "fallback", "--share", "1/11"],
-            "less than one unit",
-        ),
         (&["--store", "redis://127.0.0.1/", "--breaker", "5"], "--breaker: \"5\" must be"),
         (&["--store", "redis://127.0.0.1/", "--lease", "0/1s"], "at least 1 unit, got 0"),
         (&["--store", "redis://127.0.0.1/", "--deny-cache", "0"], "--deny-cache must be at least 1"),

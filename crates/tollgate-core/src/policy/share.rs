@@ -115,13 +115,26 @@ impl Policy {
     /// [leaky bucket](Algorithm::LeakyBucket) with the default burst of 1. Otherwise, the errors of
     /// [`Policy::try_from_parts`] for the smaller quota.
     pub fn share(&self, share: Share) -> Result<Policy, PolicyError> {
+        self.share_of_units(|units| share.of_units(units), share)
+    }
+
+    /// [`Policy::share`], but at least one unit of the limit and of the burst. So with more nodes
+    /// than units, the nodes together exceed the quota, by at most one unit each.
+    ///
+    /// # Errors
+    /// Those of [`Policy::share`], but never [`PolicyError::ShareOfNothing`].
+    pub fn share_of_at_least_one(&self, share: Share) -> Result<Policy, PolicyError> {
+        self.share_of_units(|units| share.of_units(units).max(1), share)
+    }
+
+    fn share_of_units(&self, of_units: impl Fn(u64) -> u64, share: Share) -> Result<Policy, PolicyError> {
         // A block is the same in each store.
         if share.part == share.of || self.is_block() {
             return Ok(self.clone());
         }
         let quota = self.quota();
         let nothing = PolicyError::ShareOfNothing;
-        let limit = match (share.of_units(quota.limit()), self.algorithm()) {
+        let limit = match (of_units(quota.limit()), self.algorithm()) {
             (limit, Algorithm::Gcra | Algorithm::LeakyBucket { .. }) => {
                 most_with_interval(limit, quota.window_us())
             }
@@ -130,7 +143,7 @@ impl Policy {
         let part = Quota::try_new(limit, quota.window()).map_err(|_| nothing)?;
         let has_own_burst =
             quota.given_burst().is_some() || matches!(self.algorithm(), Algorithm::LeakyBucket { .. });
-        let policy = match share.of_units(self.capacity()) {
+        let policy = match of_units(self.capacity()) {
             _ if !has_own_burst => self.with_quota_of_scope(part)?,
             0 => return Err(nothing),
             burst => {
@@ -142,11 +155,11 @@ impl Policy {
             // A class and its base have the same share.
             numbers.headroom = match self.0.headroom {
                 0 => 0,
-                headroom => share.of_units(self.capacity() + headroom) - numbers.capacity,
+                headroom => of_units(self.capacity() + headroom) - numbers.capacity,
             };
             if has_own_burst && self.0.has_versions() {
                 // That of its base for a class.
-                numbers.set_version(share.of_units(self.0.version_burst));
+                numbers.set_version(of_units(self.0.version_burst));
             }
         }))
     }
@@ -201,6 +214,34 @@ mod tests {
         assert_eq!(quota(leaky(Quota::per_second(9)), third), Err(PolicyError::ShareOfNothing));
         assert_eq!(quota(leaky(Quota::per_second(9).burst(3)), third), Ok((3, Some(1))));
         assert_eq!(quota(leaky(Quota::per_second(9)), Share::WHOLE), Ok((9, None)));
+    }
+
+    #[test]
+    fn a_share_of_at_least_one_unit_is_never_nothing() {
+        let third = Share::new(1, 3);
+        let of = |policy: Policy| {
+            let part = policy.share_of_at_least_one(third).unwrap();
+            (part.quota().limit(), part.capacity())
+        };
+        assert_eq!(of(Policy::new("p", Quota::per_day(2))), (1, 1));
+        assert_eq!(of(Policy::new("p", Quota::per_day(9).burst(2))), (3, 1));
+        assert_eq!(of(Policy::new("p", Quota::per_day(2).burst(9))), (1, 3));
+        let queue = Algorithm::LeakyBucket { max_wait: Duration::from_secs(1) };
+        assert_eq!(of(Policy::new("p", Quota::per_second(9)).with_algorithm(queue)), (3, 1));
+        for limit in 1..=7 {
+            for left in 1..limit {
+                let class = Policy::new("p", Quota::per_day(limit)).leaving(left).unwrap();
+                let part = class.share_of_at_least_one(third).unwrap();
+                assert!(part.capacity() >= 1, "{limit} {left}");
+                let base = Policy::new("p", Quota::per_day(limit)).share_of_at_least_one(third).unwrap();
+                assert!(
+                    part.capacity() + part.numbers().headroom() <= base.capacity().max(1),
+                    "{limit} {left}"
+                );
+            }
+        }
+        let large = Policy::new("p", Quota::per_day(100));
+        assert_eq!(large.share_of_at_least_one(third), large.share(third));
     }
 
     #[test]

@@ -47,6 +47,26 @@ impl<S: Store, F: Store<Error = Infallible>> Answering<S, ByShare<F>> {
         let outage = Outage::new("a share of each quota is granted here", Source::Fallback);
         Answering { store, substitute: ByShare::new(fallback, share), outage }
     }
+
+    /// Grants at least one unit to each key while the store fails. Without this, a policy of which
+    /// the share is less than one unit refuses all requests then.
+    ///
+    /// With more nodes than units of a quota, the nodes together exceed it, by at most one unit for
+    /// each node and key.
+    ///
+    /// ```
+    /// use tollgate::store::BoxStore;
+    /// use tollgate::{MemoryStore, Share, StoreExt};
+    /// # let redis = MemoryStore::new();
+    ///
+    /// // Each of ten nodes grants a tenth of every quota, but of two a day at least one.
+    /// let store = redis.fall_back_to(MemoryStore::new(), Share::new(1, 10)).at_least_one();
+    /// # let _: BoxStore<_> = store.boxed();
+    /// ```
+    #[must_use]
+    pub fn at_least_one(self) -> Answering<S, ByShare<F>> {
+        Answering { substitute: self.substitute.at_least_one(), ..self }
+    }
 }
 
 impl<S: Store, F: Substitute> Answering<S, F> {

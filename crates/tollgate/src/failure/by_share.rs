@@ -17,19 +17,32 @@ use super::substitute::{GrantSet, Substitute};
 pub struct ByShare<F> {
     store: F,
     share: Share,
+    /// Whether a share below one unit is one unit, and not none.
+    at_least_one: bool,
 }
 
 type CheckSet<'a> = SmallVec<[Check<'a>; 4]>;
 
 impl<F> ByShare<F> {
     pub(crate) fn new(store: F, share: Share) -> ByShare<F> {
-        ByShare { store, share }
+        ByShare { store, share, at_least_one: false }
     }
 
-    /// Each grant with the policy that made it. A layer refuses a policy without a share when it is
-    /// made.
+    pub(super) fn at_least_one(self) -> ByShare<F> {
+        ByShare { at_least_one: true, ..self }
+    }
+
+    /// The share of a policy. `None` if it is less than one unit, and none is granted then.
+    fn share_of(&self, policy: &Policy) -> Option<Policy> {
+        match self.at_least_one {
+            true => policy.share_of_at_least_one(self.share).ok(),
+            false => policy.share(self.share).ok(),
+        }
+    }
+
+    /// Each grant with the policy that made it.
     fn shares<'a>(&self, grants: &'a [Grant<'a>]) -> SmallVec<[(&'a Grant<'a>, Policy); 1]> {
-        grants.iter().filter_map(|grant| Some((grant, grant.policy.share(self.share).ok()?))).collect()
+        grants.iter().filter_map(|grant| Some((grant, self.share_of(grant.policy)?))).collect()
     }
 }
 
@@ -43,10 +56,9 @@ impl<F: Store<Error = Infallible>> Substitute for ByShare<F> {
     }
 
     fn decide(&self, set: &[Check<'_>], times: Times) -> Reply<Verdict, Self::Acquire> {
-        let shares: Result<SmallVec<[Policy; 1]>, PolicyError> =
-            set.iter().map(|check| check.policy.share(self.share)).collect();
-        // A layer refuses such a policy when it is made.
-        let Ok(shares) = shares else { return Reply::Now(undecided(0, Source::Fallback)) };
+        let shares: Option<SmallVec<[Policy; 1]>> =
+            set.iter().map(|check| self.share_of(check.policy)).collect();
+        let Some(shares) = shares else { return Reply::Now(undecided(0, Source::Fallback)) };
         let checks: CheckSet<'_> =
             set.iter().zip(&shares).map(|(check, policy)| Check { policy, ..*check }).collect();
         let fits_whole = set.iter().all(|check| check.cost <= check.policy.largest_cost());
@@ -85,11 +97,11 @@ impl<F: Store<Error = Infallible>> Substitute for ByShare<F> {
     }
 
     fn in_shadow(&self) -> ByShare<F> {
-        ByShare { store: self.store.in_shadow(), share: self.share }
+        ByShare { store: self.store.in_shadow(), share: self.share, at_least_one: self.at_least_one }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
-        self.store.supports(&policy.share(self.share)?)
+        self.share_of(policy).map_or(Ok(()), |part| self.store.supports(&part))
     }
 }
 

@@ -99,8 +99,8 @@ pub trait StoreExt: Store {
     /// fails, by `share` of every quota. The nodes of a fleet do not know of each other then. With
     /// 1/N on each of N nodes, together they admit no more than the quota.
     ///
-    /// A layer or a limiter refuses a policy whose share is less than one unit. Fields and reports
-    /// show the share.
+    /// A policy whose share is less than one unit refuses requests meanwhile, unless
+    /// [`at_least_one`](Answering::at_least_one) is called too. Fields and reports show the share.
     ///
     /// What the fallback admits is not charged to this store afterwards. The fallback does not know
     /// what this store admitted before: an outage grants at most one share more.

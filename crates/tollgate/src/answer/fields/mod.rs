@@ -192,7 +192,7 @@ fn ietf(plan: &Plan, asks: &[Ask], verdict: &Verdict) -> Lists {
     if let Some(share) = verdict.share() {
         // Not cached, since an outage is short.
         let of_share = |(ask, _, status): (&Ask, _, _)| {
-            let policy = plan.policy(&ask.policy).share(share).ok()?;
+            let policy = plan.policy(&ask.policy).share_of_at_least_one(share).ok()?;
             Some((Item::new(&policy, Bytes::from), status))
         };
         let items: Vec<(Item, &Status)> = shown.filter_map(of_share).collect();
