@@ -191,7 +191,8 @@ fn failure_policies_around_an_awaited_store_allocate_a_timer_at_most() {
 
 #[test]
 fn a_disabled_layer_allocates_nothing() {
-    let layer = layer(four_rules()).enabled(false);
+    let layer = layer(four_rules());
+    layer.set_enabled(false);
     assert_eq!(a_request(&layer, StatusCode::OK), 0);
 }
 

@@ -51,7 +51,8 @@ async fn a_handler_gets_the_report_of_the_nearest_layer() {
 /// If the layer is disabled, handlers that read the report must still work.
 #[tokio::test]
 async fn a_handler_finds_an_empty_report_where_no_limit_applies() {
-    let off = two_a_day(global()).expose_report().enabled(false);
+    let off = two_a_day(global()).expose_report();
+    off.set_enabled(false);
     assert_eq!(Client::connect(serve(app().layer(off)).await).await.get("/", &[]).await.body, "no limit");
     let rule = Policy::new("two", two()).by(header("x-user")).exempt(|_: &tollgate::Head<'_>| true);
     let exempt = RateLimitLayer::new([rule]).expose_report();

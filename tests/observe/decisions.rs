@@ -72,7 +72,8 @@ async fn a_rule_that_does_not_apply_is_not_seen() {
 #[tokio::test]
 async fn a_layer_that_is_switched_off_shows_nothing() {
     let eye = Eye::default();
-    let layer = RateLimitLayer::new([per_user("p", 1)]).enabled(false).observe(eye.watch());
+    let layer = RateLimitLayer::new([per_user("p", 1)]).observe(eye.watch());
+    layer.set_enabled(false);
     call(&mut layer.layer(Strict::default()), request("ada")).await;
     assert_eq!(eye.outcomes(), []);
 }

@@ -91,3 +91,19 @@ async fn a_service_of_calls_follows() {
     limiter.replace([mails(2)]).unwrap();
     service.ready().await.unwrap().call(()).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_limiter_that_is_switched_off_charges_nothing_and_knows_its_names() {
+    let limiter = Limiter::new([mails(1), per_minute("more", 9)]).store(store(&clock()));
+    limiter.set_enabled(false);
+    for _ in 0..3 {
+        limiter.check(&ada(), 1).await.map(drop).unwrap();
+        let mut permit = limiter.check_each(&[("mails", &ada(), 1)]).await.unwrap();
+        permit.charge("mails").settle(5).await;
+    }
+    let unknown = limiter.try_check_each(&[("letters", &ada(), 1)]).await;
+    assert!(matches!(unknown, Err(SetupError::UnknownPolicy(..))));
+    limiter.set_enabled(true);
+    let left = limiter.look(&ada()).await.unwrap();
+    assert_eq!(left.statuses().iter().map(|status| status.remaining()).collect::<Vec<_>>(), [1, 9]);
+}

@@ -26,9 +26,9 @@ async fn app(mode: &Mode) -> Router {
             redis.timeout(Duration::from_secs(10)).fail_closed().boxed()
         }
     };
-    let limit = RateLimitLayer::new(Policy::new("api", Quota::per_hour(1)).by(header("x-api-key")))
-        .store(store)
-        .enabled(!matches!(mode, Mode::Off));
+    let limit =
+        RateLimitLayer::new(Policy::new("api", Quota::per_hour(1)).by(header("x-api-key"))).store(store);
+    limit.set_enabled(!matches!(mode, Mode::Off));
     Router::new().route("/", get(|| async { "hello" })).layer(limit)
 }
 

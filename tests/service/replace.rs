@@ -18,12 +18,14 @@ use tollgate::store::Renewal;
 use tollgate::time::Clock;
 use tollgate::{
     Algorithm, Head, MemoryStore, Outcome, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer, Reason,
-    RequestLimiter, Rule, SetupError, Share, Slot, StoreExt,
+    RequestLimiter, Rule, SetupError, Slot,
 };
 use tollgate_tests::{
     EVERY_ALGORITHM, Leasing, a_minute, call, clock, field, per_minute, per_user, request, store, user,
 };
 use tower::{Layer, service_fn};
+
+use crate::service::request_quotas::CountsSupports;
 
 /// How many units a key has left. A look takes none.
 async fn left(layer: &RateLimitLayer) -> u64 {
@@ -81,12 +83,49 @@ async fn a_limiter_follows_its_layer_and_replaces_its_rules() {
 }
 
 #[tokio::test]
+async fn a_switch_reaches_services_that_run_and_keeps_the_rules_that_are_replaced_meanwhile() {
+    let api = |limit| a_minute("api", Algorithm::FIXED_WINDOW, limit).by(user());
+    let layer = RateLimitLayer::new(api(1)).store(store(&clock()));
+    let (limiter, mut service) = (layer.limiter(), layer.clone().layer(service_fn(ok)));
+    let mut status = async || call(&mut service, request("ada")).await.status().as_u16();
+    assert_eq!([status().await, status().await], [200, 429]);
+    layer.set_enabled(false);
+    layer.set_enabled(false);
+    assert_eq!((layer.is_enabled(), limiter.is_enabled(), layer.version()), (false, false, 2));
+    assert_eq!([status().await, status().await], [200, 200]);
+    assert!(limiter.check(&Head::from(&request("ada"))).await.is_ok());
+    layer.replace(api(2)).unwrap();
+    assert_eq!((layer.is_enabled(), status().await), (false, 200));
+    limiter.set_enabled(true);
+    assert_eq!([status().await, status().await], [200, 429], "one was charged before, and one now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_wait_pass_when_the_rules_are_switched_off_and_running_slots_end_by_theirs() {
+    let exports = Policy::in_flight("exports", 1).by(user()).wait_at_most(Duration::from_secs(60));
+    let layer = RateLimitLayer::new(exports);
+    let (send, passed) = noting(&layer);
+    for id in ["a", "b", "c"] {
+        send(id);
+        settled().await;
+    }
+    assert_eq!(*passed.lock().unwrap(), ["a"]);
+    layer.set_enabled(false);
+    settled().await;
+    assert_eq!(*passed.lock().unwrap(), ["a", "b", "c"]);
+    layer.set_enabled(true);
+    let left = async || left(&layer).await;
+    assert_eq!(left().await, 0, "the first request holds its slot");
+}
+
+#[tokio::test]
 async fn a_changed_layer_leaves_its_services_alone() {
     let layer = RateLimitLayer::new(per_user("api", 2));
     let mut service = layer.layer(service_fn(ok));
-    let changed = layer.clone().enabled(false);
+    let changed = layer.clone().expose_report();
+    changed.set_enabled(false);
     changed.replace(per_user("api", 3)).unwrap();
-    assert_eq!((layer.version(), changed.version()), (1, 2));
+    assert_eq!((layer.version(), changed.version()), (1, 3));
     assert_eq!(
         field(&call(&mut service, request("ada")).await, "ratelimit-policy"),
         Some("\"api\";q=2;w=60")
@@ -130,8 +169,7 @@ async fn a_burst_that_is_lowered_and_raised_forgives_nothing() {
 
 #[tokio::test]
 async fn an_invalid_set_changes_nothing() {
-    let half = Share::new(1, 2);
-    let store = MemoryStore::new().fall_back_to(MemoryStore::new(), half);
+    let store = CountsSupports { store: MemoryStore::new(), of: "", count: Arc::default(), least: 2 };
     let layer = RateLimitLayer::new(per_user("api", 2)).store(store);
     let empty: [tollgate::Rule; 0] = [];
     assert_eq!(layer.replace(empty).unwrap_err(), SetupError::NoRules);
@@ -139,7 +177,7 @@ async fn an_invalid_set_changes_nothing() {
     assert_eq!(twice.unwrap_err(), SetupError::PolicyTwice("api".to_owned()));
     let unsupported = layer.replace([per_user("api", 9), per_user("one", 1)]).unwrap_err();
     let policy = per_minute("one", 1);
-    assert_eq!(unsupported, SetupError::Unsupported(policy, PolicyError::ShareOfNothing));
+    assert_eq!(unsupported, SetupError::Unsupported(policy, PolicyError::Unsupported));
     assert_eq!(layer.version(), 1);
     assert_eq!(layer.limiter().policies()[0].quota(), Quota::per_minute(2));
 }

@@ -125,7 +125,8 @@ async fn a_report_is_empty_where_no_rule_applies() {
     let exempt = || per_user("p", 1).exempt(|_: &Head<'_>| true);
     let everybody_exempt = layer(&clock(), [exempt()]).expose_report();
     let later = everybody_exempt.clone().store(Later::deciding_last(store(&clock())));
-    let switched_off = layer(&clock(), [per_user("p", 1)]).expose_report().enabled(false);
+    let switched_off = layer(&clock(), [per_user("p", 1)]).expose_report();
+    switched_off.set_enabled(false);
     let mut services = [
         everybody_exempt.layer(service_fn(what_is_left)).boxed_clone(),
         later.layer(service_fn(what_is_left)).boxed_clone(),
@@ -249,7 +250,8 @@ async fn a_closure_can_change_the_default_answer() {
 async fn a_disabled_layer_passes_everything_unchanged() {
     let store = store(&clock());
     let layer = tollgate::RateLimitLayer::new([per_user("p", 1)]).store(store.clone());
-    let mut off = layer.clone().enabled(false).layer(service_fn(what_is_left));
+    let mut off = layer.layer(service_fn(what_is_left));
+    layer.set_enabled(false);
     for n in 0..5 {
         let asking = if n % 2 == 0 { request("ada") } else { Request::new(Body::empty()) };
         let response = call(&mut off, asking).await;
@@ -258,7 +260,8 @@ async fn a_disabled_layer_passes_everything_unchanged() {
         assert_eq!(text(response).await, "no report");
     }
     assert_eq!(store.keys(), 0, "nothing was counted");
-    let mut on = layer.enabled(false).enabled(true).layer(Strict::default());
+    layer.set_enabled(true);
+    let mut on = layer.layer(Strict::default());
     assert_eq!(call(&mut on, request("ada")).await.status(), 200);
     assert_eq!(call(&mut on, request("ada")).await.status(), 429);
 }

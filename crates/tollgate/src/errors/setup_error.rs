@@ -114,7 +114,7 @@ impl fmt::Display for SetupError {
         match self {
             SetupError::InvalidPolicy(error) => error.fmt(f),
             SetupError::NoRules => f.write_str(
-                "no rules: nothing would be limited; to switch a layer off, give it rules and call `.enabled(false)`",
+                "no rules: nothing would be limited; to switch a layer off, give it rules and call `.set_enabled(false)`",
             ),
             SetupError::PolicyTwice(name) => write!(f, "two rules have the name {name:?}"),
             SetupError::Unsupported(policy, error) => {

@@ -133,7 +133,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
     ) -> Next<S> {
         let (lone, several);
         let head = Head::from(&*request);
-        let asks = if self.options.is_off {
+        let asks = if decider.plan().is_off() {
             &[]
         } else if let Some(ask) = decider.plan().lone(&head) {
             lone = ask;
@@ -208,9 +208,7 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
             extras.ends = self.open_ends(decider, request, asks, verdict, slot);
         }
         // After the charges are opened, which are settled even if a closure in shadow panics.
-        if !self.options.is_off {
-            decider.after_grant(&Head::from(&*request));
-        }
+        decider.after_grant(&Head::from(&*request));
         if verdict.delay().is_zero() {
             return Next::Pass(extras);
         }

@@ -129,8 +129,8 @@ impl<S> RateLimitLayer<S> {
     /// [`RateLimitLayer::store`] for rules or stores that are known only at run time.
     ///
     /// # Errors
-    /// [`SetupError::Unsupported`] if the store cannot enforce a policy, such as a
-    /// [fallback](crate::StoreExt::fall_back_to) whose share of it is less than one unit.
+    /// [`SetupError::Unsupported`] if the store cannot enforce a policy, such as one of an algorithm
+    /// that it does not know.
     pub fn try_store<T>(self, store: T) -> Result<RateLimitLayer<T>, SetupError>
     where
         T: Store,
@@ -347,11 +347,30 @@ impl<S> RateLimitLayer<S> {
         self.with(|shared| shared.live = Live::new(shared.live.load().metrics()))
     }
 
-    /// Switches the layer off or on, without changing a type. While it is off, every request passes
-    /// and nothing is charged. Observers and metrics see nothing of it. A
-    /// [`limiter`](RateLimitLayer::limiter) of it still limits.
-    pub fn enabled(self, enabled: bool) -> RateLimitLayer<S> {
-        self.with(|shared| shared.options.is_off = !enabled)
+    /// Switches the rules off or on: those of this layer, of its clones and its
+    /// [limiter](RateLimitLayer::limiter), and of all services that they made, also of those that
+    /// run.
+    ///
+    /// While they are off, every request passes, and nothing is charged. Observers and metrics see
+    /// nothing of it. Callers that wait pass at once. Charges and slots of running requests end as
+    /// they would have. Rules that are [replaced](RateLimitLayer::replace) meanwhile, also by a
+    /// file that is [watched](crate::watch), apply once they are switched on.
+    ///
+    /// ```
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100));
+    /// layer.set_enabled(std::env::var("LIMITS").is_ok_and(|limits| limits == "on"));
+    /// assert!(!layer.is_enabled());
+    /// ```
+    pub fn set_enabled(&self, enabled: bool) {
+        self.shared.live.set_enabled(enabled);
+    }
+
+    /// Returns whether the rules are [switched on](RateLimitLayer::set_enabled), as they are at
+    /// first.
+    pub fn is_enabled(&self) -> bool {
+        self.shared.live.is_enabled()
     }
 
     /// Returns the limiter of this layer, to ask directly: it has the same rules, also when they

@@ -32,5 +32,4 @@ pub(crate) struct LayerOptions {
     pub(crate) expose_report: bool,
     /// By how much of them waits of refused requests are lengthened at most.
     pub(crate) retry_jitter: Option<Share>,
-    pub(crate) is_off: bool,
 }

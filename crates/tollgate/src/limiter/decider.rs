@@ -90,6 +90,11 @@ impl<S> Decider<S> {
         Decider { engine: Arc::new(engine), in_force: Arc::clone(&self.in_force) }
     }
 
+    /// The same rules, switched on or off.
+    pub(super) fn switched(&self, on: bool) -> Decider<S> {
+        self.by(Arc::new(self.plan().switched(on)), self.observers().clone())
+    }
+
     /// The same engine, by this plan.
     fn by(&self, plan: Arc<Plan>, observers: Observers) -> Decider<S> {
         let in_force = InForce { plan, observers, store: self.engine.cold.clone() };

@@ -48,6 +48,37 @@ impl<S> Live<S> {
         self.load().plan().version()
     }
 
+    pub(crate) fn is_enabled(&self) -> bool {
+        !self.load().plan().is_off()
+    }
+
+    /// Switches the rules on or off.
+    pub(crate) fn set_enabled(&self, enabled: bool) {
+        loop {
+            let earlier = self.load_full();
+            if enabled != earlier.plan().is_off() || self.swap(&earlier, Arc::new(earlier.switched(enabled)))
+            {
+                return;
+            }
+        }
+    }
+
+    /// Puts `next` in the place of `earlier`, if that still applies. Returns whether it did.
+    fn swap(&self, earlier: &Arc<Decider<S>>, next: Arc<Decider<S>>) -> bool {
+        let version = next.plan().version();
+        let found = self.current.compare_and_swap(earlier, next);
+        let is_replaced = Arc::ptr_eq(&found, earlier);
+        if is_replaced {
+            // Two threads may arrive here in another order.
+            self.version.send_if_modified(|latest| {
+                let is_later = version > *latest;
+                *latest = version.max(*latest);
+                is_later
+            });
+        }
+        is_replaced
+    }
+
     /// Whether rules of this version were replaced.
     pub(super) fn is_after(&self, version: u64) -> bool {
         *self.version.borrow() > version
@@ -76,14 +107,7 @@ impl<S: Store<Error: NeverFails>> Live<S> {
             let next = Arc::new(earlier.replaced(Plan::try_new(rules.iter().cloned())?)?);
             let version = next.plan().version();
             let changes = RuleChanges::between(version, earlier.plan().rules(), next.plan().rules(), now);
-            let found = self.current.compare_and_swap(&earlier, next);
-            if Arc::ptr_eq(&found, &earlier) {
-                // Two threads may arrive here in another order.
-                self.version.send_if_modified(|latest| {
-                    let is_later = version > *latest;
-                    *latest = version.max(*latest);
-                    is_later
-                });
+            if self.swap(&earlier, next) {
                 return Ok(changes);
             }
         }

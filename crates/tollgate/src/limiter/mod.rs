@@ -112,8 +112,8 @@ impl<S> Limiter<S> {
     /// [`Limiter::store`] for policies or stores that are known only at run time.
     ///
     /// # Errors
-    /// [`SetupError::Unsupported`] if the store cannot enforce a policy, such as a
-    /// [fallback](crate::StoreExt::fall_back_to) whose share of it is less than one unit.
+    /// [`SetupError::Unsupported`] if the store cannot enforce a policy, such as one of an algorithm
+    /// that it does not know.
     pub fn try_store<T>(self, store: T) -> Result<Limiter<T>, SetupError>
     where
         T: Store,
@@ -386,6 +386,19 @@ where
     /// [replacement](Limiter::replace).
     pub fn version(&self) -> u64 {
         self.live.version()
+    }
+
+    /// Switches the policies of this limiter and of its clones off or on. While they are off, everything
+    /// passes, and nothing is charged: [`RateLimitLayer::set_enabled`] says more.
+    ///
+    /// [`RateLimitLayer::set_enabled`]: crate::RateLimitLayer::set_enabled
+    pub fn set_enabled(&self, enabled: bool) {
+        self.live.set_enabled(enabled);
+    }
+
+    /// Returns whether the policies are [switched on](Limiter::set_enabled), as they are at first.
+    pub fn is_enabled(&self) -> bool {
+        self.live.is_enabled()
     }
 
     /// Releases the slots that requests of this process hold of policies of [requests in

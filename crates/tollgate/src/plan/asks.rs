@@ -45,6 +45,9 @@ impl Plan {
         supports: impl Fn(&Policy) -> bool,
     ) -> Result<Asks, (RuleNumber, Reason)> {
         let mut asks = Asks::new();
+        if self.is_off() {
+            return Ok(asks);
+        }
         let ask = |rule| {
             let ask = self.ask_of(rule, head, &supports);
             asks.extend(ask.map_err(|reason| (rule, reason))?);

@@ -31,6 +31,8 @@ use path_index::PathIndex;
 pub(crate) struct Plan {
     /// 1, or one more than that of the plan that it replaced.
     version: u64,
+    /// Whether its rules are left out, for all requests.
+    is_off: bool,
     /// Those that are enforced, followed by those in shadow.
     rules: Box<[PlannedRule]>,
     enforced: usize,
@@ -171,6 +173,7 @@ impl Plan {
         }
         Ok(Plan {
             version: 1,
+            is_off: false,
             rules: planned.into(),
             enforced,
             policies: policies.into(),
@@ -184,7 +187,17 @@ impl Plan {
 
     /// The plan that replaces an earlier one.
     pub(crate) fn after(self, earlier: &Plan) -> Plan {
-        Plan { version: earlier.version + 1, ..self }
+        Plan { version: earlier.version + 1, is_off: earlier.is_off, ..self }
+    }
+
+    /// The same plan, switched on or off.
+    pub(crate) fn switched(&self, on: bool) -> Plan {
+        Plan { version: self.version + 1, is_off: !on, ..self.clone() }
+    }
+
+    #[inline]
+    pub(crate) fn is_off(&self) -> bool {
+        self.is_off
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -235,7 +248,7 @@ impl Plan {
     /// Whether there are rules in shadow.
     #[inline]
     pub(crate) fn has_shadow(&self) -> bool {
-        self.enforced < self.rules.len()
+        self.enforced < self.rules.len() && !self.is_off
     }
 
     #[inline]
