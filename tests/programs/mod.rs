@@ -11,6 +11,7 @@ mod live_policies;
 mod modes;
 mod own_error;
 mod paced;
+mod paid_afterwards;
 mod panics;
 mod pauses;
 mod ports;

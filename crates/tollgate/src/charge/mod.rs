@@ -11,10 +11,11 @@ mod web_trailers;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::{Key, Settled};
+use tollgate_core::{Key, Settled, Stamp};
 
 use crate::decision::Denial;
 use crate::decision::InForce;
+use crate::errors::SetupError;
 use crate::plan::PolicyRef;
 use crate::time::ending::Home;
 
@@ -98,6 +99,18 @@ impl Charge {
         }))
     }
 
+    /// A charge of a policy under which nothing was granted yet.
+    pub(crate) fn of_nothing(in_force: &Arc<InForce>, policy: &str, key: &Key) -> Result<Charge, SetupError> {
+        let rule = in_force.plan.number_of(policy)?;
+        if in_force.plan.own(rule).numbers().with_debt().is_none() {
+            return Err(SetupError::NoDebt(policy.to_owned()));
+        }
+        // Of no units, which no refund looks for.
+        let nothing = GrantStamp { stamp: Stamp::default(), share: None };
+        let key = (!key.is_empty()).then(|| key.clone());
+        Ok(Charge::new(in_force, rule.into(), key, 0, Some(nothing)))
+    }
+
     /// Returns the name of the policy.
     pub fn policy(&self) -> &str {
         self.0.in_force.plan.policy(&self.0.policy).name()
@@ -171,6 +184,22 @@ impl Charge {
             None => Settled::default(),
         }
     }
+}
+
+/// Settles several charges, and waits for all. What a store over a network can send together goes
+/// out in one call.
+pub(crate) async fn settle_all(charges: Vec<(Charge, u64)>) -> Vec<Settled> {
+    let start = |(charge, total): &(Charge, u64)| Some(charge.0.settle(charge.0.take()?, *total));
+    // All are started before the first is waited for.
+    let started: Vec<Option<settler::Correction>> = charges.iter().map(start).collect();
+    let mut settled = Vec::with_capacity(started.len());
+    for correction in started {
+        settled.push(match correction {
+            Some(correction) => correction.finish().await,
+            None => Settled::default(),
+        });
+    }
+    settled
 }
 
 impl Charge {

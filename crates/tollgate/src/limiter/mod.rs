@@ -5,6 +5,7 @@ mod asks;
 mod blocks;
 pub(crate) mod changes;
 mod claim;
+mod debit;
 pub(crate) mod decider;
 pub(crate) mod engine;
 mod in_turn;

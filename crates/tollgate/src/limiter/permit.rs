@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{End, Grant, Store};
+use tollgate_core::{End, Grant, Settled, Store};
 
 use super::asking::Claimed;
-use crate::charge::{Charge, Corrected, GrantStamp, ResponseHead};
+use crate::charge::{Charge, Corrected, GrantStamp, ResponseHead, settle_all};
 use crate::decision::InForce;
 use crate::decision::Report;
 use crate::errors::{SetupError, or_panic};
@@ -112,6 +112,51 @@ impl Permit {
             }
             _ => Charge::new(&self.in_force, rule.into(), None, 0, None),
         })
+    }
+
+    /// [Settles](Charge::settle) several policies at once, each to the total of its units that the
+    /// work has used. A store over a network gets one call for all, or one for each node of a
+    /// Cluster. Returns what became of each, in the order of the totals. The other policies keep
+    /// what they charged.
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
+    /// let tokens = Limiter::new([
+    ///     Policy::new("tpm", Quota::per_minute(1_000)),
+    ///     Policy::new("tpd", Quota::per_day(20_000)),
+    /// ]);
+    /// let user = Key::from("ada");
+    ///
+    /// let mut permit = tokens.check(&user, 500).await?;
+    /// // The work, which uses less.
+    /// let settled = permit.settle_each(&[("tpm", 137), ("tpd", 137)]).await;
+    /// assert_eq!((settled[0].charged, settled[1].charged), (137, 137));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If [`Permit::try_settle_each`] would return an error.
+    pub async fn settle_each(&mut self, totals: &[(&str, u64)]) -> Vec<Settled> {
+        or_panic(self.try_settle_each(totals).await)
+    }
+
+    /// [`Permit::settle_each`] for names that are known only at run time, or that a file may rename.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownPolicy`], and [`SetupError::AskedTwice`] if a policy is named twice. The
+    /// permit keeps all charges then.
+    pub async fn try_settle_each(&mut self, totals: &[(&str, u64)]) -> Result<Vec<Settled>, SetupError> {
+        for (at, (name, _)) in totals.iter().enumerate() {
+            self.in_force.plan.number_of(name)?;
+            if totals[..at].iter().any(|(earlier, _)| earlier == name) {
+                return Err(SetupError::AskedTwice((*name).to_owned()));
+            }
+        }
+        let charges = totals.iter().map(|(name, total)| Ok((self.try_charge(name)?, *total)));
+        Ok(settle_all(charges.collect::<Result<_, SetupError>>()?).await)
     }
 
     /// Settles it by the response that its request got: what [`Rule::count_if`] and

@@ -1,0 +1,113 @@
+//! What was used is charged afterwards: of several policies at once, and without a permit.
+
+use tollgate::store::{NeverFails, Settled, Store};
+use tollgate::{Algorithm, Key, Limiter, Policy, Quota, SetupError, StoreExt};
+use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Kind, Server};
+use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock, per_minute, store};
+
+fn ada() -> Key {
+    Key::from("ada")
+}
+
+fn charged(units: u64) -> Settled {
+    Settled { charged: units, ..Settled::default() }
+}
+
+async fn left<S: Store<Error: NeverFails>>(limiter: &Limiter<S>) -> Vec<u64> {
+    limiter.look(&ada()).await.unwrap().statuses().iter().map(|status| status.remaining()).collect()
+}
+
+async fn each_is_settled<S: Store<Error: NeverFails>>(store: S) {
+    let policies = ["tpm", "tpd", "requests"].map(|name| Policy::new(name, Quota::per_day(1_000)));
+    let limiter = Limiter::new(policies).store(store);
+    let mut permit = limiter.check(&ada(), 100).await.unwrap();
+    let settled = permit.settle_each(&[("tpd", 30), ("tpm", 130)]).await;
+    assert_eq!(settled, [charged(30), charged(130)]);
+    assert_eq!(left(&limiter).await, [870, 970, 900]);
+    // What was settled stays, and what was not is refunded.
+    permit.refund().await;
+    assert_eq!(left(&limiter).await, [870, 970, 1_000]);
+}
+
+#[tokio::test]
+async fn several_policies_are_settled_each_to_its_total() {
+    each_is_settled(store(&clock())).await;
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    each_is_settled(RedisStore::connect(&server.url()).await.unwrap().fail_closed()).await;
+}
+
+#[tokio::test]
+async fn several_policies_are_settled_in_one_call() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let redis = RedisStore::connect(&server.url()).await.unwrap().fail_closed();
+    let limiter =
+        Limiter::new(["tpm", "tpd"].map(|name| Policy::new(name, Quota::per_day(1_000)))).store(redis);
+    let scripts = || {
+        let stats = server.command(&["INFO", "commandstats"]).unwrap();
+        let of = |name: &str| {
+            let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+            line.map_or(0, |rest| rest.split(',').next().unwrap().parse::<u32>().unwrap())
+        };
+        of("evalsha") + of("eval")
+    };
+    let mut calls = 0;
+    // The first settlement loads the script.
+    for _ in 0..2 {
+        let mut permit = limiter.check(&ada(), 100).await.unwrap();
+        let before = scripts();
+        permit.settle_each(&[("tpm", 37), ("tpd", 37)]).await;
+        calls = scripts() - before;
+    }
+    assert_eq!(calls, 1);
+}
+
+#[tokio::test]
+async fn an_unknown_name_settles_nothing() {
+    let limiter = Limiter::new([per_minute("tpm", 1_000)]).store(store(&clock()));
+    let mut permit = limiter.check(&ada(), 100).await.unwrap();
+    let unknown = permit.try_settle_each(&[("tpm", 5), ("tpd", 5)]).await;
+    assert!(matches!(unknown, Err(SetupError::UnknownPolicy(name, _)) if name == "tpd"));
+    let twice = permit.try_settle_each(&[("tpm", 5), ("tpm", 6)]).await;
+    assert_eq!(twice, Err(SetupError::AskedTwice("tpm".to_owned())));
+    assert_eq!(left(&limiter).await, [900]);
+    assert_eq!(permit.settle_each(&[("tpm", 5)]).await, [charged(5)]);
+    assert_eq!(permit.settle_each(&[("tpm", 5)]).await, [Settled { forgiven: 5, ..Settled::default() }]);
+}
+
+async fn debits_are_charged<S: Store<Error: NeverFails>>(store: S, algorithm: Algorithm) {
+    let limiter = Limiter::new([a_minute("p", algorithm, 100)]).store(store);
+    assert_eq!(limiter.debit("p", &ada(), 30).await, charged(30), "{algorithm:?}");
+    let rest = left(&limiter).await[0];
+    assert!((70..=72).contains(&rest), "{algorithm:?} has {rest}");
+    let beyond = limiter.debit("p", &ada(), 1_000).await;
+    assert_eq!(beyond.charged + beyond.forgiven, 1_000, "{algorithm:?}");
+    assert!((98..=100).contains(&beyond.debt), "one more capacity: {beyond:?} {algorithm:?}");
+    assert!(limiter.check(&ada(), 1).await.is_err(), "{algorithm:?}");
+    assert_eq!(limiter.debit("p", &Key::from(""), 5).await.charged, 0, "no caller has the empty key");
+}
+
+#[tokio::test]
+async fn a_debit_is_charged_without_a_permit() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let redis = RedisStore::connect(&server.url()).await.unwrap().fail_closed();
+    for algorithm in EVERY_ALGORITHM {
+        if matches!(algorithm, Algorithm::LeakyBucket { .. }) {
+            continue;
+        }
+        debits_are_charged(store(&clock()), algorithm).await;
+        debits_are_charged(redis.clone(), algorithm).await;
+    }
+}
+
+#[tokio::test]
+async fn slots_and_queues_take_no_debit() {
+    let queue = EVERY_ALGORITHM.into_iter().find(|one| matches!(one, Algorithm::LeakyBucket { .. }));
+    let queue = a_minute("queue", queue.unwrap(), 10);
+    let limiter = Limiter::new([queue, Policy::in_flight("slots", 2)]).store(store(&clock()));
+    for name in ["queue", "slots"] {
+        let refused = limiter.try_debit(name, &ada(), 1).await;
+        assert_eq!(refused, Err(SetupError::NoDebt(name.to_owned())));
+    }
+    assert!(matches!(limiter.try_debit("no", &ada(), 1).await, Err(SetupError::UnknownPolicy(..))));
+}
