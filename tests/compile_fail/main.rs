@@ -11,4 +11,5 @@ fn each_mistake_is_a_compile_error_that_says_what_to_write() {
     cases.compile_fail("no_failure_policy.rs");
     cases.compile_fail("no_extractor.rs");
     cases.compile_fail("no_key.rs");
+    cases.compile_fail("may_answer_later.rs");
 }

@@ -7,6 +7,7 @@ mod each_policy;
 mod grpc_methods;
 mod jobs;
 mod jwt;
+mod listener;
 mod live_policies;
 mod modes;
 mod own_error;

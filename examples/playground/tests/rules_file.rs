@@ -187,7 +187,10 @@ fn a_file_can_say_what_the_options_say() {
 
 #[test]
 fn a_request_brings_its_limit_as_a_row_would_say_it() {
-    let file = RulesFile::new("rules.toml", &(rule("api", "2/d") + "algorithm = \"fixed-window\"\nquota-by = \"of-header\"\n"));
+    let file = RulesFile::new(
+        "rules.toml",
+        &(rule("api", "2/d") + "algorithm = \"fixed-window\"\nquota-by = \"of-header\"\n"),
+    );
     let server = Server::playground(&file.options());
     let get = |limit| server.get_with("/", &[("x-user", "ada"), ("x-limit", limit)]).status;
     assert_eq!([get("unlimited"), get("unlimited"), get("unlimited"), get("none")], [200, 200, 200, 403]);

@@ -11,6 +11,7 @@ pub(crate) mod engine;
 mod in_turn;
 pub(crate) mod live;
 mod next_window;
+mod now;
 mod permit;
 mod question;
 pub(crate) mod queue_place;

@@ -4,6 +4,7 @@
 //! contract, and the crate `tollgate-conformance` is its test suite. The guide has a chapter on
 //! [writing a store](crate::guide::writing_a_store). Applications need [`StoreExt`] only.
 
+mod answers_now;
 mod never_fails;
 
 use std::convert::Infallible;
@@ -19,6 +20,7 @@ use tollgate_core::Share;
 #[cfg(feature = "top-keys")]
 use tollgate_core::UsageLog;
 
+pub use answers_now::AnswersNow;
 pub(crate) use never_fails::ColdStore;
 pub use never_fails::NeverFails;
 
