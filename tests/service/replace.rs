@@ -83,7 +83,7 @@ async fn a_limiter_follows_its_layer_and_replaces_its_rules() {
 }
 
 #[tokio::test]
-async fn a_switch_reaches_services_that_run_and_keeps_the_rules_that_are_replaced_meanwhile() {
+async fn a_switch_reaches_running_services_and_keeps_later_rules() {
     let api = |limit| a_minute("api", Algorithm::FIXED_WINDOW, limit).by(user());
     let layer = RateLimitLayer::new(api(1)).store(store(&clock()));
     let (limiter, mut service) = (layer.limiter(), layer.clone().layer(service_fn(ok)));
@@ -101,7 +101,7 @@ async fn a_switch_reaches_services_that_run_and_keeps_the_rules_that_are_replace
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_that_wait_pass_when_the_rules_are_switched_off_and_running_slots_end_by_theirs() {
+async fn a_switch_lets_waiting_callers_pass_and_ends_no_running_slot() {
     let exports = Policy::in_flight("exports", 1).by(user()).wait_at_most(Duration::from_secs(60));
     let layer = RateLimitLayer::new(exports);
     let (send, passed) = noting(&layer);

@@ -98,7 +98,9 @@
 //!
 //! A [`Limiter`] asks policies and a store directly, with keys that code has: for WebSocket
 //! messages, jobs, and keys from a request's body. [`Limiter::until_ready`] waits instead of
-//! refusing, for a client of an API that has a limit. A [`RequestLimiter`] asks the rules of a
+//! refusing, for a client of an API that has a limit. [`Limiter::check_each`] asks several policies
+//! by keys, costs and [limits](Question::limit) of their own, and [`Limiter::check_now`] is for
+//! callers that are not `async`. A [`RequestLimiter`] asks the rules of a
 //! layer, with the head of a request. A [`CallLimitLayer`](calls::CallLimitLayer) limits a Tower
 //! service over any other type of request.
 //!

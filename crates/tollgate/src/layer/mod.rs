@@ -129,8 +129,8 @@ impl<S> RateLimitLayer<S> {
     /// [`RateLimitLayer::store`] for rules or stores that are known only at run time.
     ///
     /// # Errors
-    /// [`SetupError::Unsupported`] if the store cannot enforce a policy, such as one of an algorithm
-    /// that it does not know.
+    /// [`SetupError::Unsupported`] if the store cannot enforce a policy: it may not know the
+    /// algorithm.
     pub fn try_store<T>(self, store: T) -> Result<RateLimitLayer<T>, SetupError>
     where
         T: Store,

@@ -114,8 +114,8 @@ impl<S> Limiter<S> {
     /// [`Limiter::store`] for policies or stores that are known only at run time.
     ///
     /// # Errors
-    /// [`SetupError::Unsupported`] if the store cannot enforce a policy, such as one of an algorithm
-    /// that it does not know.
+    /// [`SetupError::Unsupported`] if the store cannot enforce a policy: it may not know the
+    /// algorithm.
     pub fn try_store<T>(self, store: T) -> Result<Limiter<T>, SetupError>
     where
         T: Store,
@@ -390,8 +390,8 @@ where
         self.live.version()
     }
 
-    /// Switches the policies of this limiter and of its clones off or on. While they are off, everything
-    /// passes, and nothing is charged: [`RateLimitLayer::set_enabled`] says more.
+    /// Switches the policies of this limiter and of its clones off or on. While they are off, all
+    /// requests pass, and nothing is charged: [`RateLimitLayer::set_enabled`] says more.
     ///
     /// [`RateLimitLayer::set_enabled`]: crate::RateLimitLayer::set_enabled
     pub fn set_enabled(&self, enabled: bool) {

@@ -143,11 +143,12 @@ impl Permit {
         or_panic(self.try_settle_each(totals).await)
     }
 
-    /// [`Permit::settle_each`] for names that are known only at run time, or that a file may rename.
+    /// [`Permit::settle_each`] for names that are known only at run time, or that a file may
+    /// rename.
     ///
     /// # Errors
-    /// [`SetupError::UnknownPolicy`], and [`SetupError::AskedTwice`] if a policy is named twice. The
-    /// permit keeps all charges then.
+    /// [`SetupError::UnknownPolicy`], and [`SetupError::AskedTwice`] if a policy is named twice.
+    /// The permit keeps all charges then.
     pub async fn try_settle_each(&mut self, totals: &[(&str, u64)]) -> Result<Vec<Settled>, SetupError> {
         for (at, (name, _)) in totals.iter().enumerate() {
             self.in_force.plan.number_of(name)?;

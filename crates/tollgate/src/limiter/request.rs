@@ -84,8 +84,8 @@ impl<S> RequestLimiter<S> {
     /// [`RequestLimiter::store`] for rules or stores that are known only at run time.
     ///
     /// # Errors
-    /// [`SetupError::Unsupported`] if the store cannot enforce a policy, such as one of an algorithm
-    /// that it does not know.
+    /// [`SetupError::Unsupported`] if the store cannot enforce a policy: it may not know the
+    /// algorithm.
     pub fn try_store<T>(self, store: T) -> Result<RequestLimiter<T>, SetupError>
     where
         T: Store,
@@ -190,15 +190,16 @@ where
         self.live.version()
     }
 
-    /// Switches the rules of this limiter and of its clones off or on. While they are off, everything
-    /// passes, and nothing is charged: [`RateLimitLayer::set_enabled`] says more.
+    /// Switches the rules of this limiter and of its clones off or on. While they are off, all
+    /// requests pass, and nothing is charged: [`RateLimitLayer::set_enabled`] says more.
     ///
     /// [`RateLimitLayer::set_enabled`]: crate::RateLimitLayer::set_enabled
     pub fn set_enabled(&self, enabled: bool) {
         self.live.set_enabled(enabled);
     }
 
-    /// Returns whether the rules are [switched on](RequestLimiter::set_enabled), as they are at first.
+    /// Returns whether the rules are [switched on](RequestLimiter::set_enabled), as they are at
+    /// first.
     pub fn is_enabled(&self) -> bool {
         self.live.is_enabled()
     }
