@@ -118,7 +118,11 @@ async fn run(row: &str, requests: u32, redis: &str) {
     let hot = vec![HeaderValue::from_static("ada")];
     match row {
         "memory: no layer" => send(ready_service(), requests, hot).await,
-        "memory: layer, off" => send_through(layer(Fields::Ietf).enabled(false), requests, hot).await,
+        "memory: layer, off" => {
+            let layer = layer(Fields::Ietf);
+            layer.set_enabled(false);
+            send_through(layer, requests, hot).await;
+        }
         "memory: layer, no fields" => send_through(layer(Fields::None), requests, hot).await,
         "memory: layer, fields" => send_through(layer(Fields::Ietf), requests, hot).await,
         "memory: layer, fields, 3 rules" => {
