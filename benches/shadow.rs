@@ -2,18 +2,25 @@
 //! with them, as a multiple of that without. Requests come at a fixed rate, in rounds that
 //! alternate. The share of a processor that Redis took is shown, too.
 //!
+//! Then another client takes two thirds of the processor of Redis, and a failure policy decides
+//! what takes longer than 50 ms.
+//!
 //! `cargo bench -p tollgate-benches --bench shadow`
 
 #![expect(clippy::disallowed_methods, clippy::float_arithmetic, reason = "it measures")]
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use http::Request;
 use tokio::task::JoinSet;
 use tollgate::extract::header;
+use tollgate::store::Source;
 use tollgate::{Head, Outcome, Policy, PolicyExt, Quota, RequestLimiter, Rule, StoreExt};
 use tollgate_benches::ServerCost;
 use tollgate_redis::RedisStore;
@@ -109,5 +116,78 @@ async fn main() {
             after.redis,
             dropped.load(Ordering::Relaxed),
         );
+    }
+    beside_another_client(&server).await;
+}
+
+/// Counts what the failure policy decides while another client takes two thirds of the processor of
+/// Redis, without rules in shadow and with them.
+async fn beside_another_client(server: &Server) {
+    let redis = RedisStore::connect(&server.url()).await.expect("a store");
+    let store = redis.timeout(Duration::from_millis(50)).fail_open();
+    let limiter = |in_shadow: usize| {
+        let failed = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&failed);
+        let shadow = (0..in_shadow).map(|n| rule(&format!("shadow-{n}")).shadow());
+        let rules: Vec<Rule> = std::iter::once(rule("enforced")).chain(shadow).collect();
+        let limiter = RequestLimiter::new(rules).store(store.clone()).observe(move |decision| {
+            let is_failed =
+                decision.outcome() == Outcome::Allowed && decision.source() == Source::FailurePolicy;
+            count.fetch_add(is_failed.into(), Ordering::Relaxed);
+        });
+        (limiter, failed)
+    };
+    let ((without, failed_without), (with, failed_with)) = (limiter(0), limiter(IN_SHADOW));
+    println!();
+    println!("| beside another client | p50 us without | with | Redis | failed without | with | of |");
+    println!("|--:|--:|--:|--:|--:|--:|--:|");
+    for rate in RATES {
+        let other = Other::of(server);
+        let (mut pairs, mut all) = (Vec::new(), 0);
+        for _ in 0..ROUNDS {
+            let pair = [round(&without, rate, server).await, round(&with, rate, server).await];
+            all += pair[0].waits.len();
+            pairs.push(pair);
+        }
+        drop(other);
+        let [before, after] = &pairs[ROUNDS / 2];
+        let failed = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
+        println!(
+            "| {rate} | {:.0} | {:.0} | {:.2} | {} | {} | {all} |",
+            before.wait(50.0),
+            after.wait(50.0),
+            after.redis,
+            failed(&failed_without),
+            failed(&failed_with),
+        );
+    }
+}
+
+/// Another client, which keeps Redis busy for two thirds of the time.
+struct Other(Arc<AtomicBool>);
+
+impl Other {
+    fn of(server: &Server) -> Other {
+        let (address, is_over) = (server.address(), Arc::new(AtomicBool::new(false)));
+        let other = Other(Arc::clone(&is_over));
+        thread::spawn(move || {
+            let mut stream = TcpStream::connect(address).expect("a connection");
+            let work = "local sum = 0; for n = 1, 20000 do sum = sum + n end; return sum";
+            let command = format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{work}\r\n$1\r\n0\r\n", work.len());
+            while !is_over.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                stream.write_all(command.as_bytes()).expect("it is sent");
+                let read = stream.read(&mut [0; 64]).expect("an answer");
+                assert!(read > 0, "Redis closed the connection");
+                thread::sleep(began.elapsed() / 2);
+            }
+        });
+        other
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
