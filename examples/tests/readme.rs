@@ -11,7 +11,8 @@ use tollgate::calendar::CalendarWindow;
 use tollgate::calls::CallLimitLayer;
 use tollgate::extract::{ClientIp, KeyExtractor, PeerIp, extension, extension_ref, matched_path};
 use tollgate::{
-    Charge, Denial, Head, Key, Limiter, Policy, PolicyExt, Quota, RateLimitLayer, Report, Rule, Slot,
+    Charge, Denial, Head, Key, Limit, Limiter, Permit, Policy, PolicyExt, Question, Quota, RateLimitLayer,
+    Report, Rule, SetupError, Slot,
 };
 use tollgate_examples::helloworld::greeter_server::{Greeter, GreeterServer};
 use tollgate_examples::helloworld::{HelloReply, HelloRequest};
@@ -125,6 +126,24 @@ fn grpc(limit: RateLimitLayer, greeter: GreeterServer<Hello>) {
     let _ = Server::builder().layer(limit).add_service(greeter);
 }
 
+fn row(head: &Head<'_>) -> Option<Limit> {
+    head.extensions().get().copied()
+}
+
+fn of_row(rule: Rule) -> Rule {
+    rule.quota(|head: &Head<'_>, _: &Key| row(head))
+}
+
+async fn by_row(limiter: Limiter, key: Key, row: Limit) -> Result<Permit, Denial> {
+    limiter.check_each(&[Question::new("api", &key, 1).limit(row)]).await
+}
+
+fn change(limit: &RateLimitLayer, rules: Vec<Rule>) -> Result<(), SetupError> {
+    limit.replace(rules)?;
+    limit.set_enabled(false);
+    Ok(())
+}
+
 fn log_in(policy: Policy, time: Duration) -> Policy {
     policy.block_after(20, time)
 }
@@ -132,6 +151,7 @@ fn log_in(policy: Policy, time: Duration) -> Policy {
 #[test]
 fn the_code_in_the_table_compiles() {
     let _ = (keys, settings, shadow, in_flight, calendar, export, work, layers, jobs, client, grpc, log_in);
+    let _ = (of_row, by_row, change);
     let this_file = without_blanks(THIS_FILE);
     let table = README.lines().skip_while(|line| !line.contains("| write … |")).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();
