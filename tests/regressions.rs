@@ -67,6 +67,8 @@
 //! | If the server does not pass on peer addresses, no message says so | `alone/missing_peer.rs` |
 //! | A clone that was not polled ready is called | `service/readiness.rs`; among other layers, `service/stacks.rs`, `stacks/orders.rs` |
 //! | A future that is dropped half-way leaks what it held | `service/cancellation.rs`, `failure/cancellation.rs` |
+//! | A share of a quota below one unit is an error while the store answers | `failure/fallback.rs`: `a_share_below_one_unit_refuses_during_the_outage_and_at_no_other_time`, `at_least_one_unit_is_granted_to_each_key` |
+//! | Rules of running services cannot be switched off | `service/replace.rs`: `a_switch_reaches_running_services_and_keeps_later_rules`, `a_switch_lets_waiting_callers_pass_and_ends_no_running_slot` |
 //! | Requests wait for a store that accepts connections and never answers | `failure/timeout.rs`: `a_silent_store_is_awaited_for_the_timeout`; `failure/policies.rs`; `faults/mod.rs`: `every_policy_keeps_its_promise_under_every_fault` |
 //! | Calls that wait for a hanging server fill the memory | `redis/load.rs`: `a_hanging_redis_does_not_accumulate_callers`; `alone/stopped_server.rs` |
 //! | A page request that imitates gRPC is refused with a 200 | `grpc/answers.rs`: `a_request_that_is_not_a_post_is_not_answered_as_grpc` |
