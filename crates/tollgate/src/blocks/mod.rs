@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use tollgate_core::{Check, Key, Policy, Share, Store, Times, Wait};
 
-use crate::decision::Denial;
-use crate::decision::InForce;
-use crate::errors::Reason;
-use crate::errors::SetupError;
+use crate::decision::{Denial, InForce};
+use crate::errors::{Reason, SetupError};
 use crate::plan::{Ask, RuleNumber};
 use crate::time::ending::Home;
 

@@ -13,8 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{Key, Settled, Stamp};
 
-use crate::decision::Denial;
-use crate::decision::InForce;
+use crate::decision::{Denial, InForce};
 use crate::errors::SetupError;
 use crate::plan::PolicyRef;
 use crate::time::ending::Home;

@@ -11,9 +11,7 @@ use tokio::time::timeout;
 use tollgate_core::{Key, Reply, Settled, Store, Times};
 
 use super::reservation::{GrantStamp, Reservation};
-use crate::decision::Denial;
-use crate::decision::InForce;
-use crate::decision::Report;
+use crate::decision::{Denial, InForce, Report};
 use crate::plan::{Ask, PolicyRef};
 use crate::time::ending::{EndPhase, Home, within};
 

@@ -12,8 +12,7 @@ use super::extractor::{AddressExtractor, KeyExtractor};
 use super::head::Head;
 use super::networks::Networks;
 use super::peer_ip::{log_missing_client, peer, peer_if_known};
-use crate::errors::Reason;
-use crate::errors::{SetupError, or_panic};
+use crate::errors::{Reason, SetupError, or_panic};
 
 /// The client's address from one header, as far as trusted proxies wrote it.
 ///

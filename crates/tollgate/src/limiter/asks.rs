@@ -5,10 +5,8 @@ use tollgate_core::{Key, Policy, Store, Verdict};
 
 use super::decider::Decider;
 use super::question::Question;
-use crate::decision::Denial;
-use crate::decision::Report;
-use crate::errors::Reason;
-use crate::errors::SetupError;
+use crate::decision::{Denial, Report};
+use crate::errors::{Reason, SetupError};
 use crate::extract::Head;
 use crate::plan::{Ask, Asks, RuleNumber};
 use crate::rule::Limit;

@@ -11,12 +11,10 @@ use super::asking::{Asking, Claimed};
 use super::engine::Engine;
 use super::permit::Permit;
 use super::wait_queue::WaitQueues;
-use crate::decision::Denial;
-use crate::decision::InForce;
-use crate::decision::Report;
 #[cfg(feature = "metrics")]
 use crate::decision::observe::metrics::{LayerLimits, Metrics};
 use crate::decision::observe::{Decision, Observe, Observers};
+use crate::decision::{Denial, InForce, Report};
 use crate::errors::SetupError;
 use crate::extract::Head;
 use crate::in_flight::Slot;

@@ -10,8 +10,7 @@ use tollgate_core::{End, Grant, Settled, Store};
 
 use super::asking::Claimed;
 use crate::charge::{Charge, Corrected, GrantStamp, ResponseHead, settle_all};
-use crate::decision::InForce;
-use crate::decision::Report;
+use crate::decision::{InForce, Report};
 use crate::errors::{SetupError, or_panic};
 use crate::in_flight::{HeldUntilDropped, Slot};
 use crate::plan::{Ask, Asks, PolicyRef};

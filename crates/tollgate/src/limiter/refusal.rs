@@ -7,8 +7,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{Verdict, Wait};
 
-use crate::decision::Denial;
-use crate::decision::Report;
+use crate::decision::{Denial, Report};
 use crate::plan::{Ask, Plan};
 use crate::time::YEAR;
 

@@ -7,9 +7,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tollgate_core::{Check, Policy, Reply, Source, Store, Times, Timestamp, Verdict};
 
 use super::decider::Decider;
-use crate::decision::Denial;
-use crate::decision::InForce;
 use crate::decision::observe::Outcome;
+use crate::decision::{Denial, InForce};
 use crate::extract::Head;
 use crate::plan::{Asks, RuleNumber};
 use crate::store::NeverFails;

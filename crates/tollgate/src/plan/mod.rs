@@ -15,8 +15,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use tollgate_core::{Policy, Store};
 
-use crate::errors::SetupError;
-use crate::errors::{Reason, problem};
+use crate::errors::{Reason, SetupError, problem};
 use crate::plan::interned::{interned, printable};
 use crate::rule::{IntoRules, Rule};
 

@@ -18,8 +18,7 @@ use std::time::Duration;
 
 use tollgate_core::{Key, Policy, Quota};
 
-use crate::errors::Reason;
-use crate::errors::{SetupError, or_panic};
+use crate::errors::{Reason, SetupError, or_panic};
 use crate::extract::{Head, KeyExtractor};
 
 use classes::Classes;
