@@ -1,5 +1,6 @@
 //! The processes of a test: Redis, the servers, and their clients.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,23 +32,35 @@ pub(crate) struct Process {
     child: Child,
     address: SocketAddr,
     journal: PathBuf,
+    was_killed: bool,
 }
 
 impl Process {
     fn start(url: &str, journal: PathBuf, mode: &str, ttl: Duration) -> Process {
         let mut command = crate::process_of("slots");
         command.arg(url).arg(&journal).arg(mode).arg(ttl.as_millis().to_string());
-        // A handler that panics says so.
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let log = File::create(journal.with_extension("log")).unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        Process { child, address: line.trim().parse().unwrap(), journal }
+        Process { child, address: line.trim().parse().unwrap(), journal, was_killed: false }
     }
 
     pub(crate) fn kill(&mut self) {
+        self.assert_it_runs();
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+        self.was_killed = true;
+    }
+
+    /// # Panics
+    /// If it has ended by itself, as by a panic in a destructor.
+    fn assert_it_runs(&mut self) {
+        let Some(status) = self.child.try_wait().unwrap() else { return };
+        let said = std::fs::read_to_string(self.journal.with_extension("log")).unwrap();
+        // Of the panics, the last is why. Before it there is one of a handler.
+        let from = said.rmatch_indices("panicked at").nth(2).map_or(0, |(at, _)| at);
+        panic!("a server ended by itself, {status}: {}", &said[from..]);
     }
 
     /// Stops it, or lets it go on.
@@ -107,6 +120,8 @@ impl Fleet {
         disturb(self).await;
         is_over.store(true, Ordering::Relaxed);
         timeout(Duration::from_secs(60), clients.join_all()).await.expect("all clients end");
+        let running = self.processes.iter_mut().filter(|process| !process.was_killed);
+        running.for_each(Process::assert_it_runs);
     }
 
     /// Starts a request at a server that works for longer than a fault lasts, once a slot is free.

@@ -1,5 +1,8 @@
 //! A store that sends each release twice, and writes down what was granted.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use tollgate::store::{
@@ -7,7 +10,6 @@ use tollgate::store::{
     Verdict,
 };
 use tollgate::{Key, Policy, PolicyError, Share};
-use tollgate_tests::poll_once;
 
 use super::Journal;
 
@@ -54,8 +56,9 @@ impl<S: Store> Store for Twice<S> {
         let first = self.store.refund(grants);
         let second = self.store.refund(grants);
         async move {
-            // Begun, and not awaited.
-            poll_once(first).await;
+            // Begun, and not awaited. It may be ready at once.
+            let mut first = pin!(first);
+            poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx).is_ready())).await;
             second.await
         }
     }
