@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -73,24 +73,42 @@ pub(crate) async fn stall_and_cut(servers: &[&Server], time: Duration, mut lost:
                 cutter.cut();
             }
             server.resume().unwrap();
+            // Otherwise it might cut what connects after this.
+            cutter.has_cut();
         }
     }
 }
 
 /// A connection over which all others of its server are cut.
-struct Cutter(TcpStream);
+struct Cutter(BufReader<TcpStream>);
 
 impl Cutter {
     fn of(server: &Server) -> Cutter {
-        let mut connection = TcpStream::connect(server.address()).unwrap();
+        let mut cutter = Cutter(BufReader::new(TcpStream::connect(server.address()).unwrap()));
+        cutter.send("PING");
         // From now on the server reads from it.
-        connection.write_all(b"PING\r\n").unwrap();
-        connection.read_exact(&mut [0; b"+PONG\r\n".len()]).unwrap();
-        Cutter(connection)
+        assert_eq!(cutter.answer(), "+PONG\r\n");
+        cutter
     }
 
     fn cut(&mut self) {
-        self.0.write_all(b"CLIENT KILL TYPE normal\r\n").unwrap();
+        self.send("CLIENT KILL TYPE normal");
+    }
+
+    /// Waits until the server has cut them.
+    fn has_cut(&mut self) {
+        let cut = self.answer();
+        assert!(cut.starts_with(':'), "{cut}");
+    }
+
+    fn send(&mut self, command: &str) {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line
     }
 }
 
