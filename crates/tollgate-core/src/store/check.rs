@@ -35,6 +35,7 @@ pub struct OwnedCheck {
 }
 
 impl From<&Check<'_>> for OwnedCheck {
+    #[inline]
     fn from(check: &Check<'_>) -> OwnedCheck {
         OwnedCheck { policy: check.policy.clone(), key: check.key.clone(), cost: check.cost }
     }

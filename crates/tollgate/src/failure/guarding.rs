@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pin_project::pin_project;
 use tokio::task::unconstrained;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tollgate_core::StoreError;
 
 use super::guard_error::GuardError;
@@ -104,9 +104,10 @@ impl WaitTimer {
                 Poll::Pending
             }
             WaitTimer::Unset { asked, limit, .. } => {
-                let left = limit.saturating_sub(timer_now().saturating_duration_since(asked));
+                // A limit beyond the end of time never passes.
+                let sleep = asked.checked_add(limit).map_or_else(|| sleep(limit), sleep_until);
                 // A store that uses up the budget of its task does not hold up the timer.
-                let mut sleep = Box::pin(unconstrained(sleep(left)));
+                let mut sleep = Box::pin(unconstrained(sleep));
                 let is_over = sleep.as_mut().poll(cx).map(|()| limit);
                 *self = WaitTimer::Set { sleep, limit };
                 is_over

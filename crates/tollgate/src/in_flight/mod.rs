@@ -110,11 +110,13 @@ impl Slot {
     }
 
     /// Shows the ends to observers that have seen the grants.
+    #[inline]
     pub(crate) fn seen_by(&self, observers: &Observers) {
         self.0.iter().for_each(|held| held.seen_by(observers));
     }
 
     /// Whether nothing is held, because no policy asked for it.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

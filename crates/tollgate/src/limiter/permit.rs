@@ -21,7 +21,7 @@ use crate::plan::{Ask, Asks, PolicyRef};
 pub struct Permit {
     pub(super) report: Report,
     /// `None` for what was taken out.
-    asks: SmallVec<[Option<Ask>; 4]>,
+    asks: SmallVec<[Option<Ask>; 1]>,
     delay: Duration,
     slot: Slot,
     in_force: Arc<InForce>,
