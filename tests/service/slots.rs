@@ -406,6 +406,55 @@ async fn a_wait_for_a_slot_does_not_exceed_its_bound() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_the_rules_that_lack_a_slot_the_least_patient_ends_the_wait() {
+    let of = |name: &'static str, seconds| {
+        let rule = Policy::in_flight(name, 1).by(header(name));
+        rule.wait_at_most(Duration::from_secs(seconds))
+    };
+    let layer = RateLimitLayer::new([of("user", 5), of("address", 2)]);
+    let service = layer.layer(service_fn(async |_: Request<Body>| {
+        Ok::<_, Infallible>(Response::new(Body::from("rows")))
+    }));
+    let ask = |user: &str, address: &str| {
+        let request = Request::get("/").header("user", user).header("address", address);
+        service.clone().oneshot(request.body(Body::empty()).unwrap())
+    };
+    let (held, begin) = (ask("ada", "one").await.unwrap(), Instant::now());
+    assert_eq!(ask("ada", "one").await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(begin.elapsed().as_secs(), 2, "both lack one");
+    drop(held);
+    // First only that of the user is lacking, then only that of the address.
+    let (of_user, begin) = (ask("ada", "two").await.unwrap(), Instant::now());
+    let waiting = tokio::spawn(ask("ada", "one"));
+    sleep(Duration::from_secs(3)).await;
+    let of_address = ask("bob", "one").await.unwrap();
+    drop(of_user);
+    assert_eq!(waiting.await.unwrap().unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(begin.elapsed().as_secs(), 3, "longer than the second waits");
+    drop(of_address);
+}
+
+/// More than a queue calls at once.
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_for_slots_hold_up_no_others_of_their_rate() {
+    let layer = RateLimitLayer::new([
+        exports(1).wait_at_most(Duration::from_secs(100)),
+        Policy::new("rate", Quota::per_day(1_000)).by(global()),
+    ]);
+    let service = layer.layer(service_fn(async |_: Request<Body>| {
+        Ok::<_, Infallible>(Response::new(Body::from("rows")))
+    }));
+    let held = service.clone().oneshot(ada()).await.unwrap();
+    let waiting: JoinSet<_> = (0..70).map(|_| service.clone().oneshot(ada())).collect();
+    sleep(Duration::from_secs(1)).await;
+    let begin = Instant::now();
+    let bob = Request::get("/").header("x-user", "bob").body(Body::empty()).unwrap();
+    assert_eq!(service.oneshot(bob).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+    drop((held, waiting));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_limiter_of_requests_heeds_what_rules_say_of_slots() {
     let rule = exports(1).wait_at_most(Duration::from_secs(5)).held_at_most(Duration::from_secs(3));
     let limiter = RequestLimiter::new(rule);

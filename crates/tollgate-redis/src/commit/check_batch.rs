@@ -489,33 +489,42 @@ pub(crate) fn refunds(
 
 #[cfg(test)]
 mod tests {
-    use std::hash::RandomState;
-
     use tollgate_core::{Key, Policy, Quota, SentClaims, StoreError};
 
     use super::super::acquire_request::Pair;
+    use super::super::caller::VerdictReceiver;
     use super::super::tests::context_without_server;
     use super::*;
     use crate::wire::names::KeyNames;
 
+    /// Adds a check of this user.
+    fn push(checks: &mut CheckBatch, user: u32) -> VerdictReceiver {
+        let (policy, log) = (Policy::new("p", Quota::per_day(5)), SlidingLogLayout::List);
+        let names = KeyNames::new("t", None, log);
+        let pairs = SmallVec::from_iter([Pair { policy: &policy, cost: 1 }]);
+        let keys = SetKeys::from_iter([names.bounded(&Key::from(user))]);
+        let request = AcquireRequest { pairs, keys, times: Times::ONCE, is_claim: false };
+        let (caller, answer) = Caller::new(None);
+        checks.push(request, user.into(), log, caller, None);
+        answer
+    }
+
+    #[test]
+    fn callers_that_have_left_are_no_work() {
+        let mut checks = CheckBatch::default();
+        let mut answers: Vec<_> = (0..10).map(|user| push(&mut checks, user)).collect();
+        let work = checks.work();
+        answers.truncate(5);
+        checks.drop_abandoned();
+        assert_eq!((checks.len(), checks.work()), (5, work / 2));
+    }
+
     #[test]
     fn an_answer_that_cannot_be_read_is_one_failure() {
-        let (policy, hasher) = (Policy::new("p", Quota::per_day(5)), RandomState::new());
-        let names = KeyNames::new("t", None, SlidingLogLayout::List);
         // Too few numbers, and no bulk string.
         for answer in [Value::BulkString(Vec::new()), Value::Int(1)] {
             let mut checks = CheckBatch::default();
-            let answers: Vec<_> = (0..10_u32)
-                .map(|n| {
-                    let pairs = SmallVec::from_iter([Pair { policy: &policy, cost: 1 }]);
-                    let keys = SetKeys::from_iter([names.bounded(&Key::from(n))]);
-                    let request = AcquireRequest { pairs, keys, times: Times::ONCE, is_claim: false };
-                    let (caller, answer) = Caller::new(None);
-                    let hash = request.hash(&hasher);
-                    checks.push(request, hash, names.log, caller, None);
-                    answer
-                })
-                .collect();
+            let answers: Vec<_> = (0..10).map(|user| push(&mut checks, user)).collect();
             checks.answer(Ok(answer), &|_| {});
             let calls: Vec<_> = answers
                 .into_iter()

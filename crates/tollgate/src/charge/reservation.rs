@@ -196,6 +196,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_used_up_counts_whether_it_was_charged_or_not() {
+        let policy = windows();
+        let mut reservation = Reservation::new(2, None);
+        reservation.use_up(5);
+        for (units, n) in [(3, 1), (4, 2)] {
+            reservation.extend(&policy, units, at(n));
+        }
+        assert_eq!((reservation.forgiven, reservation.spent, reservation.reserved()), (2, 3, 9));
+    }
+
+    #[test]
     fn extensions_without_others_between_them_are_one_grant() {
         let policy = Policy::new("p", tollgate_core::Quota::per_second(7).burst(100_000));
         let mut state = State::new(&policy);

@@ -170,6 +170,16 @@ fn a_queue_is_of_a_key_and_the_number_of_its_quota() {
 }
 
 #[test]
+fn a_caller_of_two_keys_joins_those_who_want_one_of_them() {
+    let queues = WaitQueues::new();
+    let [a, b, c] = ["a", "b", "c"].map(Key::from);
+    let other = of(&queues, &["a"]);
+    assert!(queues.join_others(queues.arrival(), [(0, &a), (0, &b)]).is_some());
+    assert!(queues.join_others(queues.arrival(), [(0, &b), (0, &c)]).is_none());
+    drop(other);
+}
+
+#[test]
 fn a_caller_that_waits_in_a_slow_queue_holds_up_no_faster_one() {
     let queues = WaitQueues::new();
     let mut first = of(&queues, &["tenant", "all"]);
