@@ -558,6 +558,23 @@ async fn a_failing_store_is_asked_by_the_first_only_and_ever_more_rarely() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn behind_one_that_waits_for_the_store_the_less_patient_leave_at_once() {
+    let failing = Failing::new(MemoryStore::new(), Connection::FailsLater(Fault::Unreachable));
+    let (limiter, checks) = counting(Quota::per_second(1), failing.fail_closed());
+    let patient = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.until_ready(&ada(), 1, PATIENCE).await }
+    });
+    // By now it pauses for longer than the next waits.
+    sleep(10 * SECOND).await;
+    let asked = checks.load(Ordering::Relaxed);
+    let (refused, waited) = timed(limiter.until_ready(&ada(), 1, SECOND / 10)).await;
+    assert_eq!((refused.unwrap_err().reason(), waited), (Reason::Unavailable, Duration::ZERO));
+    assert_eq!(checks.load(Ordering::Relaxed), asked);
+    patient.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_may_choose_not_to_wait_for_the_store() {
     let failing =
         || Failing::new(MemoryStore::new(), Connection::FailsLater(Fault::Unreachable)).fail_closed();

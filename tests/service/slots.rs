@@ -412,9 +412,8 @@ async fn of_the_rules_that_lack_a_slot_the_least_patient_ends_the_wait() {
         rule.wait_at_most(Duration::from_secs(seconds))
     };
     let layer = RateLimitLayer::new([of("user", 5), of("address", 2)]);
-    let service = layer.layer(service_fn(async |_: Request<Body>| {
-        Ok::<_, Infallible>(Response::new(Body::from("rows")))
-    }));
+    let service = layer
+        .layer(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::from("rows")))));
     let ask = |user: &str, address: &str| {
         let request = Request::get("/").header("user", user).header("address", address);
         service.clone().oneshot(request.body(Body::empty()).unwrap())
@@ -441,9 +440,8 @@ async fn those_who_wait_for_slots_hold_up_no_others_of_their_rate() {
         exports(1).wait_at_most(Duration::from_secs(100)),
         Policy::new("rate", Quota::per_day(1_000)).by(global()),
     ]);
-    let service = layer.layer(service_fn(async |_: Request<Body>| {
-        Ok::<_, Infallible>(Response::new(Body::from("rows")))
-    }));
+    let service = layer
+        .layer(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::from("rows")))));
     let held = service.clone().oneshot(ada()).await.unwrap();
     let waiting: JoinSet<_> = (0..70).map(|_| service.clone().oneshot(ada())).collect();
     sleep(Duration::from_secs(1)).await;
