@@ -130,7 +130,7 @@ fn around(history: &History, at: u64) -> Vec<Run> {
 }
 
 /// As after a failover to a replica that had heard of no slot: what runs goes on, and is known
-/// again with its next renewal. Whoever does not get to it in time has lost its slot.
+/// again with its next renewal. A request that does not get to it in time has lost its slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_server_forgets_is_known_again_within_a_time_to_live() {
     let mut fleet = Fleet::start("closed").await;

@@ -20,7 +20,7 @@ pub(crate) struct Ask {
     pub(crate) cost: u64,
 }
 
-/// What a request asks of the policies that apply to it, in their order. A larger one would be moved
+/// What a request asks of the policies that apply to it, in their order. It is moved several times
 /// with each request that waits: with four in place, such a request costs 1.17 × (`cargo bench
 /// --bench instructions`, later, wrapped store).
 pub(crate) type Asks = SmallVec<[Ask; 1]>;
