@@ -10,7 +10,7 @@ use tollgate::{
 };
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server};
-use tollgate_tests::{a_minute, clock, per_minute, store};
+use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock, per_minute, store};
 
 /// What a table says: `-1` is unlimited, and 0 nothing at all.
 fn limit(row: Option<i64>) -> Result<Limit, QuotaError> {
@@ -57,6 +57,36 @@ async fn each_row_is_a_limit_of_its_key() {
     let server = Server::start(Kind::Redis8_2).unwrap();
     let redis = RedisStore::connect(&server.url()).await.unwrap();
     rows_decide(tollgate::StoreExt::fail_closed(redis)).await;
+}
+
+/// As the guide writes it.
+async fn upgrade<S: Store<Error: NeverFails>>(limits: &Limiter<S>, key: &Key, before: Limit, now: Limit) {
+    let report = limits.look_each(&[Question::new("requests", key, 1).limit(before)]).await.unwrap();
+    let used = report.get("requests").map_or(0, |(policy, status)| policy.capacity() - status.remaining());
+    limits.reset(key).await;
+    let _moved = limits.check_each(&[Question::new("requests", key, used).limit(now)]).await.unwrap();
+}
+
+async fn upgrades_keep_what_was_used<S: Store<Error: NeverFails>>(store: S) {
+    for (user, algorithm) in (0_u64..).zip(EVERY_ALGORITHM) {
+        let limit = |units| Limit::Of(a_minute("requests", algorithm, units).quota());
+        let (before, now) = (limit(10), limit(100));
+        let limits = Limiter::new([a_minute("requests", algorithm, 5)]).store(store.clone());
+        let key = Key::from(user);
+        let ask = |cost, limit| [Question::new("requests", &key, cost).limit(limit)];
+        assert!(limits.check_each(&ask(10, before)).await.is_ok());
+        upgrade(&limits, &key, before, now).await;
+        assert!(limits.check_each(&ask(91, now)).await.is_err(), "{algorithm:?}");
+        assert!(limits.check_each(&ask(90, now)).await.is_ok(), "{algorithm:?}");
+    }
+}
+
+#[tokio::test]
+async fn after_an_upgrade_what_was_used_stays_used_and_the_rest_is_there() {
+    upgrades_keep_what_was_used(store(&clock())).await;
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let redis = RedisStore::builder(&server.url()).clock(&clock()).connect().await.unwrap();
+    upgrades_keep_what_was_used(tollgate::StoreExt::fail_closed(redis)).await;
 }
 
 #[test]
