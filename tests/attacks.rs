@@ -35,7 +35,7 @@ const ATTACK: Duration = Duration::from_secs(4);
 const CALM: Duration = Duration::from_millis(200);
 
 /// Each has twice the timeout of the one before.
-const ATTEMPTS: u32 = 6;
+const ATTEMPTS: u32 = 8;
 
 /// Held by the test that runs: another attack would make its calls late.
 static ALONE: Mutex<()> = Mutex::const_new(());

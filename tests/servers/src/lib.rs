@@ -110,10 +110,10 @@ pub fn short_or_long<T>(short: T, long: T) -> T {
 }
 
 const PAUSE: Duration = Duration::from_millis(10);
-/// About a minute: shorter limits fail at random on busy machines.
-const ATTEMPTS: u32 = 6_000;
+/// About five minutes. On a busy machine a Sentinel may take more than one to name a master.
+const ATTEMPTS: u32 = 30_000;
 
-/// Repeats `attempt` until it succeeds, for about a minute. Then returns its last error.
+/// Repeats `attempt` until it succeeds, for about five minutes. Then returns its last error.
 fn retry<T>(goal: &str, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     let mut last = attempt();
     for _ in 0..ATTEMPTS {
