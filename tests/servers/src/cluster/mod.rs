@@ -31,6 +31,8 @@ impl Cluster {
     pub fn start(kind: Kind) -> Result<Cluster, Error> {
         let nodes = server::start_all(kind, &[&ARGUMENTS[..]; 2 * MASTERS as usize])?;
         let cluster = Cluster { nodes };
+        // On a busy machine a replica might take over before it is where it belongs.
+        cluster.let_replicas_take_over(false)?;
         cluster.share_slots()?;
         retry("all nodes know each other", || cluster.introduce())?;
         let (masters, replicas) = cluster.nodes.split_at(MASTERS.into());
@@ -40,6 +42,7 @@ impl Cluster {
             retry("a replica follows its master", || replica.command(&["CLUSTER", "REPLICATE", &master]))?;
         }
         retry("the cluster is complete", || cluster.is_complete())?;
+        cluster.let_replicas_take_over(true)?;
         Ok(cluster)
     }
 
@@ -159,6 +162,13 @@ impl Cluster {
         } else {
             Err(Error(format!("{strangers} pairs of nodes do not know each other")))
         }
+    }
+
+    /// Whether replicas take over from masters that fail. By default they do, also after a restart.
+    fn let_replicas_take_over(&self, may: bool) -> Result<(), Error> {
+        let no_failover = if may { "no" } else { "yes" };
+        let set = ["CONFIG", "SET", "cluster-replica-no-failover", no_failover];
+        self.nodes.iter().try_for_each(|node| node.command(&set).map(drop))
     }
 
     fn is_complete(&self) -> Result<(), Error> {
