@@ -56,7 +56,7 @@ impl LiveRule {
     }
 
     pub(crate) fn blocks(&self) -> bool {
-        self.policy().denials_until_block().is_some()
+        self.policy().numbers().denials_until_block().is_some()
     }
 
     /// The key of a request, if the page shows keys of this rule.

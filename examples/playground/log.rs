@@ -195,7 +195,7 @@ impl LogDecision {
             path: requested.as_ref().map(|requested| requested.uri.path().to_owned()),
             peer: requested.and_then(|requested| requested.peer),
             // The block of a rule has its name, and follows it.
-            checks: set.iter().filter(|check| !check.policy.is_block()).map(check).collect(),
+            checks: set.iter().filter(|check| !check.policy.numbers().is_block()).map(check).collect(),
         })))
     }
 }

@@ -47,7 +47,7 @@ pub(crate) async fn me(State(layer): State<RateLimitLayer<AnyStore>>, parts: Par
         Ok(report) => report,
         Err(denial) => return denial.into_response(),
     };
-    let policies = (report.iter().filter(|(policy, _)| !policy.is_block()))
+    let policies = (report.iter().filter(|(policy, _)| !policy.numbers().is_block()))
         .map(|(policy, status)| standing(policy, status, &report))
         .collect();
     match serde_json::to_string_pretty(&Me { policies }) {
@@ -63,7 +63,8 @@ pub(crate) fn seconds_up(span: Duration) -> u64 {
 
 fn standing<'a>(policy: &'a Policy, status: &Status, report: &Report) -> Standing<'a> {
     // The block of a rule has its name.
-    let mut blocks = report.iter().filter(|(each, _)| each.is_block() && each.name() == policy.name());
+    let mut blocks =
+        report.iter().filter(|(each, _)| each.numbers().is_block() && each.name() == policy.name());
     let blocked_for = blocks.find_map(|(_, status)| match status.wait() {
         Wait::For(wait) => Some(seconds_up(wait)),
         Wait::None | Wait::Never => None,

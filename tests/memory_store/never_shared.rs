@@ -45,7 +45,7 @@ async fn settle(
 
 /// The block of a new key. Nothing was granted that it corrects.
 async fn block(store: &MemoryStore, key: &Key) -> Settled {
-    settle(store, &guesses().block().unwrap(), key, (0, Stamp::default()), 1).await
+    settle(store, &guesses().numbers().block().unwrap(), key, (0, Stamp::default()), 1).await
 }
 
 const STARTED: Settled = Settled { charged: 1, debt: 0, forgiven: 0, unknown: 0 };
@@ -122,7 +122,7 @@ async fn no_block_takes_the_place_of_a_slot_a_debt_or_a_block() {
         assert_eq!(block(&store, &Key::from(n)).await, DROPPED);
         assert!(!passes(&store, &slots, &ada) && !passes(&store, &tokens, &bob));
     }
-    assert!(!acquire(&store, &guesses().block().unwrap(), &eve, 1).is_granted());
+    assert!(!acquire(&store, &guesses().numbers().block().unwrap(), &eve, 1).is_granted());
     assert_eq!((store.dropped_blocks(), store.evictions()), (100, 0));
 }
 

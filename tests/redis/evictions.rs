@@ -53,7 +53,7 @@ impl Run {
         Run {
             store,
             slots: Policy::in_flight("exports", SLOTS).with_ttl(minutes(1)),
-            block: api.block().unwrap(),
+            block: api.numbers().block().unwrap(),
             // Whatever the machine, no guess comes back during the test.
             guesses: Policy::new("guesses", Quota::new(GUESSES, minutes(30))),
             invented: Policy::new("daily", Quota::per_day(3)),

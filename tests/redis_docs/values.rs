@@ -90,7 +90,7 @@ async fn prepare(server: &Server) {
     assert_eq!((monthly.used(last).await, monthly.used(last + 1).await), (3, 0));
 
     let mut blocked = Caller::new(server, "api", 100, Algorithm::Gcra).await;
-    let block = blocked.policy.clone().block_after(1, Duration::from_secs(900)).block();
+    let block = blocked.policy.clone().block_after(1, Duration::from_secs(900)).numbers().block();
     blocked.policy = block.and_then(|block| block.numbers().with_debt()).expect("a block");
     blocked.charge(0, 1).await;
 

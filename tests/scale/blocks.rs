@@ -71,7 +71,7 @@ async fn busy(inside: &MemoryStore, time: &ManualClock, key: &Key) -> (Leases<Me
     for _ in 0..200 {
         assert!(limiter.check(key, 1).await.is_ok());
     }
-    let block = blocking().block().unwrap();
+    let block = blocking().numbers().block().unwrap();
     assert!(leases.held(&blocking(), key).is_some() && leases.held(&block, key).is_some());
     (leases, limiter)
 }

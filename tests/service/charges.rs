@@ -446,7 +446,7 @@ async fn tiers_are_reserved_in_any_order() {
     let rule = || Policy::new("tokens", Quota::per_minute(5)).by(|_: &Head<'_>| Some(Key::from("ada")));
     for rule in [tiers(rule()).reserve(|_| 40), tiers(rule().reserve(|_| 40))] {
         let layer = super::layer(&clock(), [rule]);
-        assert!(layer.limiter().policies().iter().all(Policy::is_reserved));
+        assert!(layer.limiter().policies().iter().all(|policy| policy.numbers().is_reserved()));
         let service = works(&layer, |charges| {
             charges.of("tokens").unwrap().used(10);
             done()

@@ -90,7 +90,7 @@ fn parse(name: &str, time: &str) -> Result<Policy, String> {
     let TimeSpan(time) = time.parse().map_err(|error: TextError| of(&error))?;
     let policy = Policy::try_new(name, Quota::per_second(1)).map_err(|error| of(&error))?;
     let policy = policy.try_block_after(1, time).map_err(|error| of(&error))?;
-    policy.block().ok_or_else(|| of(&"no block"))
+    policy.numbers().block().ok_or_else(|| of(&"no block"))
 }
 
 /// The blocks that a Redis holds of the key.
@@ -98,8 +98,9 @@ async fn found(args: &FoundArgs) -> Result<(RedisStore, Key, Vec<Policy>), Strin
     let key = values::key(&args.key)?;
     let store = args.redis.connect(PREFIX, TIMEOUT).await?;
     let mut stored = store.stored_policies(&key).await.map_err(|error| format!("--redis: {error}"))?.policies;
-    stored
-        .retain(|policy| policy.is_block() && args.policy.as_ref().is_none_or(|name| policy.name() == name));
+    stored.retain(|policy| {
+        policy.numbers().is_block() && args.policy.as_ref().is_none_or(|name| policy.name() == name)
+    });
     Ok((store, key, stored))
 }
 

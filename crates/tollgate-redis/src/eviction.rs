@@ -38,9 +38,9 @@ impl Eviction {
     pub(crate) fn warn_of(&self, policy: &Policy) {
         let evicted = if policy.is_in_flight() {
             "slots in use"
-        } else if policy.is_block() {
+        } else if policy.numbers().is_block() {
             "blocks"
-        } else if policy.tracks_usage() {
+        } else if policy.numbers().tracks_usage() {
             "limits before tracked usage"
         } else {
             return;

@@ -14,7 +14,7 @@ fn guesses() -> Policy {
 
 /// The policy that refuses blocked keys.
 fn block(case: &Case) -> Policy {
-    guesses().block().unwrap_or_else(|| case.fail("a policy that blocks has no block"))
+    guesses().numbers().block().unwrap_or_else(|| case.fail("a policy that blocks has no block"))
 }
 
 pub(super) async fn a_block_allows_and_charges_nothing_until_it_starts(case: &Case) {
@@ -58,7 +58,7 @@ pub(super) async fn a_reset_lifts_a_block(case: &Case) {
 /// A policy whose blocks last for so many seconds.
 fn block_of(case: &Case, seconds: u64) -> Policy {
     let policy = Policy::new("guesses", Quota::per_day(9)).block_after(3, Duration::from_secs(seconds));
-    policy.block().unwrap_or_else(|| case.fail("a policy that blocks has no block"))
+    policy.numbers().block().unwrap_or_else(|| case.fail("a policy that blocks has no block"))
 }
 
 pub(super) async fn another_time_changes_no_block_that_runs(case: &Case) {

@@ -180,7 +180,7 @@ pub(super) async fn they_are_the_sums_of_what_random_sets_were_granted<S: UsageT
                 let (policy, key) = (below(&mut random, policies.len()), below(&mut random, keys.len()));
                 let units = random.one_of(&[0, 1, 3, 20]);
                 let charged = case.charge(&policies[policy], &keys[key], units).await.charged;
-                if charged > 0 && policies[policy].tracks_usage() {
+                if charged > 0 && policies[policy].numbers().tracks_usage() {
                     let (total, last_use) = due.entry((policy, key)).or_default();
                     (*total, *last_use) = (*total + charged, case.time.now());
                 }
@@ -207,7 +207,7 @@ pub(super) async fn they_are_the_sums_of_what_random_sets_were_granted<S: UsageT
                         continue;
                     }
                     grants.push((policy, key, units, status.stamp()));
-                    if policies[policy].tracks_usage() {
+                    if policies[policy].numbers().tracks_usage() {
                         let (total, last_use) = due.entry((policy, key)).or_default();
                         *total += units;
                         *last_use = case.time.now();

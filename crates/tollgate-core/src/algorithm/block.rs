@@ -67,7 +67,7 @@ mod tests {
     /// The policy that starts a block of so many seconds.
     fn starts(seconds: u64) -> Policy {
         let policy = Policy::new("p", Quota::per_minute(5)).block_after(3, Duration::from_secs(seconds));
-        policy.block().and_then(|block| block.numbers().with_debt()).unwrap()
+        policy.numbers().block().and_then(|block| block.numbers().with_debt()).unwrap()
     }
 
     #[test]

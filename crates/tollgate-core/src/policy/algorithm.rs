@@ -53,7 +53,7 @@ pub enum Algorithm {
     /// to live. A request costs 0 or 1.
     InFlight,
     /// Refuses a key for a time, the window of the quota, once it is blocked. Otherwise it allows
-    /// each request and charges nothing. [`Policy::block`](crate::Policy::block) makes policies of
+    /// each request and charges nothing. [`PolicyNumbers::block`](crate::PolicyNumbers::block) makes policies of
     /// it.
     Block,
 }

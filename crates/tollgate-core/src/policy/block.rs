@@ -20,7 +20,7 @@ impl Policy {
     /// use tollgate_core::{Policy, Quota};
     ///
     /// let guesses = Policy::new("guesses", Quota::per_minute(5)).block_after(20, Duration::from_secs(900));
-    /// assert_eq!(guesses.block().unwrap().scope(), "guesses~block");
+    /// assert_eq!(guesses.numbers().block().unwrap().scope(), "guesses~block");
     /// ```
     ///
     /// # Panics
@@ -45,28 +45,28 @@ impl Policy {
         let quota = Quota::try_new(1, time).map_err(|_| invalid)?;
         Ok(self.with(|numbers| numbers.options.block = Some(BlockAfter { denials, quota })))
     }
+}
 
+impl PolicyNumbers {
     /// After how many denials of a key it is blocked: see [`Policy::block_after`].
     #[inline]
     pub fn denials_until_block(&self) -> Option<u32> {
-        self.0.options.block.map(|block| block.denials.get())
+        self.options.block.map(|block| block.denials.get())
     }
 
     /// The policy of [`Algorithm::Block`] that refuses blocked keys, if there is one: see
     /// [`Policy::block_after`]. Stores are asked about both. It has the name of this policy.
     pub fn block(&self) -> Option<Policy> {
-        let BlockAfter { quota, .. } = self.0.options.block?;
+        let BlockAfter { quota, .. } = self.options.block?;
         Policy::try_from_parts(self.name(), quota, Algorithm::Block).ok()
     }
 
     /// Whether the algorithm is [`Algorithm::Block`].
     #[inline]
     pub fn is_block(&self) -> bool {
-        self.algorithm() == Algorithm::Block
+        self.algorithm == Algorithm::Block
     }
-}
 
-impl PolicyNumbers {
     /// Whether it charges nothing for what it grants: a block, unless it is [with
     /// debt](PolicyNumbers::with_debt), by which it starts.
     #[inline]
@@ -85,12 +85,12 @@ mod tests {
     #[test]
     fn blocks_are_checked_at_construction() {
         let policy = Policy::new("p", Quota::per_minute(5));
-        assert_eq!((policy.block(), policy.denials_until_block()), (None, None));
+        assert_eq!((policy.numbers().block(), policy.numbers().denials_until_block()), (None, None));
         for (denials, time) in [(0, Duration::from_secs(1)), (1, Duration::ZERO), (1, Duration::MAX)] {
             assert_eq!(policy.clone().try_block_after(denials, time), Err(PolicyError::InvalidBlock));
         }
         let block = policy.block_after(3, Duration::from_secs(60)).with_algorithm(Algorithm::SlidingWindow);
-        assert_eq!(block.denials_until_block(), Some(3));
+        assert_eq!(block.numbers().denials_until_block(), Some(3));
         let two = Policy::try_from_parts("p", Quota::per_minute(2), Algorithm::Block);
         assert_eq!(two, Err(PolicyError::InvalidBlock));
     }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_block_grants_without_a_charge_until_it_starts() {
         let block = Policy::new("p", Quota::per_minute(5)).block_after(3, Duration::from_secs(60));
-        let block = block.block().unwrap();
+        let block = block.numbers().block().unwrap();
         let (at, us) = (Timestamp::from_micros, 1_000_000);
         let mut state = State::new(&block);
         for _ in 0..3 {

@@ -16,7 +16,7 @@ impl PolicyNumbers {
     /// uses beyond its grants may take the units that it leaves to others, and more: a class can
     /// bring others into debt.
     ///
-    /// A [block](Policy::block) starts by one unit of debt.
+    /// A [block](PolicyNumbers::block) starts by one unit of debt.
     ///
     /// It has the [scope](Policy::scope) of this policy, so both use one state. A store that
     /// acquires under it charges units without a grant: [`settle`](crate::settle) does.

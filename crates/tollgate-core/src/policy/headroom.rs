@@ -65,7 +65,7 @@ mod tests {
         let bucket = Policy::new("p", Quota::per_minute(60).burst(10)).track_usage();
         let class = bucket.leaving(4).unwrap();
         assert_eq!(class.quota(), Quota::per_minute(60).burst(6));
-        assert_eq!((class.numbers().horizon(), class.tracks_usage()), ((6_000_000, 0), true));
+        assert_eq!((class.numbers().horizon(), class.numbers().tracks_usage()), ((6_000_000, 0), true));
         for algorithm in [Algorithm::FIXED_WINDOW, Algorithm::SLIDING_LOG, Algorithm::InFlight] {
             let window = Policy::new("p", Quota::per_minute(10)).with_algorithm(algorithm);
             let class = window.leaving(4).unwrap();

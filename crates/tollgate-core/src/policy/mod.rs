@@ -154,17 +154,11 @@ impl Policy {
     /// use tollgate_core::{Policy, Quota};
     ///
     /// let api = Policy::new("api", Quota::per_day(5_000)).track_usage();
-    /// assert!(api.tracks_usage());
+    /// assert!(api.numbers().tracks_usage());
     /// ```
     #[must_use]
     pub fn track_usage(self) -> Policy {
         self.with(|numbers| numbers.options.tracks_usage = true)
-    }
-
-    /// Whether stores keep the last use and the total of every key: [`Policy::track_usage`].
-    #[inline]
-    pub fn tracks_usage(&self) -> bool {
-        self.0.options.tracks_usage
     }
 
     /// The same policy, whose charges are corrected once the work is done. No store grants its
@@ -175,12 +169,6 @@ impl Policy {
     #[must_use]
     pub fn reserved(self) -> Policy {
         self.with(|numbers| numbers.options.is_reserved = true)
-    }
-
-    /// Whether its charges are corrected once the work is done: [`Policy::reserved`].
-    #[inline]
-    pub fn is_reserved(&self) -> bool {
-        self.0.options.is_reserved
     }
 
     /// The same policy with another quota.
@@ -283,7 +271,7 @@ impl Policy {
         self
     }
 
-    /// What it means in numbers, for stores with their own arithmetic.
+    /// What it means to stores: see [`PolicyNumbers`].
     #[inline]
     pub fn numbers(&self) -> &PolicyNumbers {
         &self.0
@@ -291,7 +279,7 @@ impl Policy {
 
     /// The name.
     pub fn name(&self) -> &str {
-        &self.scope()[..usize::from(self.0.scope.name_length)]
+        self.0.name()
     }
 
     /// The quota.
@@ -395,7 +383,7 @@ mod tests {
     fn a_policy_keeps_its_options_under_another_algorithm() {
         let policy = Policy::new("p", Quota::per_minute(9)).unit("tokens").track_usage();
         let window = policy.with_algorithm(Algorithm::SlidingWindow);
-        assert_eq!((window.unit_name(), window.tracks_usage()), (Some("tokens"), true));
+        assert_eq!((window.unit_name(), window.numbers().tracks_usage()), (Some("tokens"), true));
     }
 
     #[test]
@@ -437,7 +425,11 @@ mod tests {
         }
         for policy in [
             Policy::in_flight("a~b", 3),
-            Policy::new("a~1m", Quota::per_day(1)).block_after(1, Duration::from_secs(9)).block().unwrap(),
+            Policy::new("a~1m", Quota::per_day(1))
+                .block_after(1, Duration::from_secs(9))
+                .numbers()
+                .block()
+                .unwrap(),
         ] {
             let found = Policy::from_scope(policy.scope()).unwrap();
             assert_eq!((found.scope(), found.algorithm()), (policy.scope(), policy.algorithm()));

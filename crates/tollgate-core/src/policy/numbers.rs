@@ -8,8 +8,8 @@ use crate::exact::{Exact, Interval, nearest_with_interval};
 use crate::policy::{Algorithm, PolicyError};
 use crate::quota::{MAX_SPAN_US, Quota};
 
-/// What a [`Policy`](crate::Policy) means in numbers, for stores with their own arithmetic:
-/// [`Policy::numbers`](crate::Policy::numbers).
+/// What a [`Policy`](crate::Policy) means to stores: in numbers, for those with their own
+/// arithmetic, and what they keep and refuse besides: [`Policy::numbers`](crate::Policy::numbers).
 ///
 /// ```
 /// use tollgate_core::{Policy, Quota};
@@ -131,6 +131,24 @@ impl PolicyNumbers {
             numbers.forget_versions();
         }
         Ok(numbers)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.scope.text[..usize::from(self.scope.name_length)]
+    }
+
+    /// Whether stores keep the last use and the total of every key:
+    /// [`Policy::track_usage`](crate::Policy::track_usage).
+    #[inline]
+    pub fn tracks_usage(&self) -> bool {
+        self.options.tracks_usage
+    }
+
+    /// Whether charges are corrected once the work is done:
+    /// [`Policy::reserved`](crate::Policy::reserved).
+    #[inline]
+    pub fn is_reserved(&self) -> bool {
+        self.options.is_reserved
     }
 
     /// A hash of the [scope](crate::Policy::scope) for tables in memory. It is only valid within

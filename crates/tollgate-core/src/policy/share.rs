@@ -129,7 +129,7 @@ impl Policy {
 
     fn share_of_units(&self, of_units: impl Fn(u64) -> u64, share: Share) -> Result<Policy, PolicyError> {
         // A block is the same in each store.
-        if share.part == share.of || self.is_block() {
+        if share.part == share.of || self.numbers().is_block() {
             return Ok(self.clone());
         }
         let quota = self.quota();
@@ -261,7 +261,7 @@ mod tests {
         let policy = Policy::new("p", Quota::per_minute(9)).unit("tokens").track_usage();
         for share in [Share::new(1, 3), Share::WHOLE] {
             let share = policy.share(share).unwrap();
-            assert_eq!((share.unit_name(), share.tracks_usage()), (Some("tokens"), true));
+            assert_eq!((share.unit_name(), share.numbers().tracks_usage()), (Some("tokens"), true));
         }
     }
 

@@ -95,7 +95,7 @@ impl ScriptArgs {
 
     /// Whether a charge records the usage of the key.
     pub(crate) fn tracks_usage(&self) -> bool {
-        self.policy.tracks_usage() && self.cost > 0
+        self.policy.numbers().tracks_usage() && self.cost > 0
     }
 
     /// Appends what track.lua needs to know of a check.

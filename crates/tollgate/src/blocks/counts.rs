@@ -30,7 +30,7 @@ impl DenialCounts {
 
     /// Counts a denial of a policy that blocks. Returns whether the key is to be blocked now.
     pub(crate) fn count(&self, policy: &Policy, key: &Key) -> bool {
-        let Some(most) = policy.denials_until_block() else { return false };
+        let Some(most) = policy.numbers().denials_until_block() else { return false };
         let (mut table, digest, now) = self.0.enter(policy, key);
         table.sweep(now);
         if let Some(at) = table.find(&digest) {

@@ -128,7 +128,7 @@ impl Report {
 
 /// Whether it is a block that refuses its key.
 fn is_refusing_block((policy, status): (&Policy, &Status)) -> bool {
-    policy.is_block() && status.wait() != Wait::None
+    policy.numbers().is_block() && status.wait() != Wait::None
 }
 
 /// The reason and the policies: `quota exceeded: burst, daily`.

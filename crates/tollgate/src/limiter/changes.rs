@@ -107,7 +107,8 @@ fn change(earlier: &Rule, next: &Rule, now: Timestamp) -> Option<RuleChange> {
     if is_moved || reads_another_key || !keeps_states(&was, &is) {
         return Some(RuleChange::StartsAgain);
     }
-    let block = |rule: &Rule| (rule.policy().block(), rule.policy().denials_until_block());
+    let block =
+        |rule: &Rule| (rule.policy().numbers().block(), rule.policy().numbers().denials_until_block());
     let has_changed = was != is || block(earlier) != block(next);
     let end = running_end(earlier.policy(), next.policy(), now);
     has_changed.then_some(end.map_or(RuleChange::Changed, RuleChange::NextWindow))

@@ -292,7 +292,7 @@ impl Store for MemoryStore {
     #[inline]
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         if let [check] = set
-            && !check.policy.tracks_usage()
+            && !check.policy.numbers().tracks_usage()
             && check.policy.numbers().most_debt() == 0
         {
             let (mut table, digest, now) = self.0.tables.enter(check.policy, check.key);

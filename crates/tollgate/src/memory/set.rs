@@ -57,13 +57,13 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
 /// The room that an overflow entry has for a policy. The entry holds usage within the quota only: a
 /// block and debt are one key's own.
 fn shared_room(policy: &Policy, room: u64) -> u64 {
-    if policy.is_block() { 0 } else { room.saturating_sub(policy.numbers().most_debt()) }
+    if policy.numbers().is_block() { 0 } else { room.saturating_sub(policy.numbers().most_debt()) }
 }
 
 /// Whether a charge has made a block or debt, from which its caller could escape by inventing keys.
 fn is_owed(policy: &Policy, charged: &Status) -> bool {
     policy.numbers().most_debt() > 0
-        && (policy.is_block() || charged.remaining() < policy.numbers().most_debt())
+        && (policy.numbers().is_block() || charged.remaining() < policy.numbers().most_debt())
 }
 
 /// The state of a key that has no entry.
@@ -189,7 +189,7 @@ impl<'a> Tables<'a> {
             } else {
                 let digest = store.tables.digest_of_all(check.policy);
                 self.targets[i] = TableShard { shard: OVERFLOW, digest };
-                *if check.policy.is_block() { &mut blocks } else { &mut overflows } += 1;
+                *if check.policy.numbers().is_block() { &mut blocks } else { &mut overflows } += 1;
             }
         }
         if overflows + blocks > 0 {

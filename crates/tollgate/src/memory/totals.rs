@@ -39,7 +39,7 @@ impl TotalsTable {
 
     /// Records a set that was granted so many times.
     pub(super) fn record(&self, set: &[Check<'_>], times: u32) {
-        for check in set.iter().filter(|check| check.cost > 0 && check.policy.tracks_usage()) {
+        for check in set.iter().filter(|check| check.cost > 0 && check.policy.numbers().tracks_usage()) {
             let units = check.cost * u64::from(times);
             let digest = self.digest(check.policy.name(), check.key);
             let (mut table, now) = self.tables.enter_at(&digest);
@@ -62,7 +62,7 @@ impl TotalsTable {
 
     /// Takes refunded units from the totals.
     pub(super) fn refund(&self, grants: &[Grant<'_>]) {
-        for grant in grants.iter().filter(|grant| grant.policy.tracks_usage()) {
+        for grant in grants.iter().filter(|grant| grant.policy.numbers().tracks_usage()) {
             let digest = self.digest(grant.policy.name(), grant.key);
             let (mut table, _) = self.tables.enter_at(&digest);
             if let Some(at) = table.find(&digest) {

@@ -146,12 +146,12 @@ impl Plan {
         }
         let needs = Needs::of(&rules[..enforced], &policies);
         let own_items = join(policies[..enforced].iter().filter_map(|policy| policy.item.as_ref()));
-        let is_reserved = |number: &RuleNumber| rules[number.0].policy().is_reserved();
+        let is_reserved = |number: &RuleNumber| rules[number.0].policy().numbers().is_reserved();
         let correcting: Vec<RuleNumber> = (0..enforced).map(RuleNumber).filter(is_reserved).collect();
         let by_path = PathIndex::new(&rules);
         let mut planned = Vec::with_capacity(rules.len());
         for ((number, rule), first_variant) in rules.into_iter().enumerate().zip(first_variants) {
-            let block = rule.policy().block().map(|block| {
+            let block = rule.policy().numbers().block().map(|block| {
                 policies.push(PlannedPolicy {
                     policy: block,
                     rule: RuleNumber(number),
@@ -360,7 +360,7 @@ impl Needs {
             slots: rules.iter().any(|rule| rule.policy().is_in_flight()),
             delays: enforced.clone().any(|planned| !planned.policy.longest_wait().is_zero()),
             fields: enforced.any(|planned| planned.item.is_some()),
-            blocks: policies.iter().any(|planned| planned.policy.denials_until_block().is_some()),
+            blocks: policies.iter().any(|planned| planned.policy.numbers().denials_until_block().is_some()),
             lone_key: matches!(rules, [rule] if rule.is_only_a_key()),
         }
     }

@@ -423,7 +423,7 @@ impl Rule {
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
         match policy {
             _ if policy.is_in_flight() => cost.min(1),
-            _ if policy.is_reserved() => self.settling.estimate(cost, policy),
+            _ if policy.numbers().is_reserved() => self.settling.estimate(cost, policy),
             _ => cost,
         }
     }
@@ -440,7 +440,7 @@ impl Rule {
 
     /// Whether the only thing that it needs of a request is its key.
     pub(crate) fn is_only_a_key(&self) -> bool {
-        self.policy.denials_until_block().is_none()
+        self.policy.numbers().denials_until_block().is_none()
             && self.cost.is_none()
             && self.limit.is_none()
             && self.tiers.is_none()

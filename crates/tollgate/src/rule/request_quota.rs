@@ -72,7 +72,7 @@ impl Rule {
             None => return None,
         };
         let policy = own.try_with_quota(quota).ok()?;
-        if policy.is_reserved() && policy.numbers().with_debt().is_none() {
+        if policy.numbers().is_reserved() && policy.numbers().with_debt().is_none() {
             return None;
         }
         // Otherwise a class could escape a small quota to the rule's own.

@@ -144,7 +144,8 @@ impl Rule {
         if self.settling.at_most.is_some() && !self.settling.reserves {
             return Err(SetupError::NothingReserved(name()));
         }
-        let owes = |policy: &Policy| !policy.is_reserved() || policy.numbers().with_debt().is_some();
+        let owes =
+            |policy: &Policy| !policy.numbers().is_reserved() || policy.numbers().with_debt().is_some();
         let owes_all = owes(&self.policy) && self.tiers_policies().iter().all(owes);
         if owes_all { Ok(()) } else { Err(SetupError::NoDebt(name())) }
     }

@@ -54,7 +54,7 @@ impl Rule {
 
     /// Checks that a rule in shadow needs nothing that follows a decision.
     pub(super) fn check_shadow(&self) -> Result<(), SetupError> {
-        let follows = self.policy().is_in_flight() || self.policy().is_reserved();
+        let follows = self.policy().is_in_flight() || self.policy().numbers().is_reserved();
         match self.is_shadow() && follows {
             true => Err(SetupError::NotInShadow(self.policy().name().to_owned())),
             false => Ok(()),

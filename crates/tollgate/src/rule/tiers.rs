@@ -126,7 +126,7 @@ mod tests {
         let rule =
             policy.by(global()).tiers([("a", Quota::per_minute(600))], |_: &Head<'_>, _: &Key| Some("a"));
         let [tier] = rule.tiers_policies() else { panic!("one tier") };
-        assert_eq!((tier.unit_name(), tier.tracks_usage()), (Some("tokens"), true));
+        assert_eq!((tier.unit_name(), tier.numbers().tracks_usage()), (Some("tokens"), true));
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Handles {
                 _ if outcome.is_shadow() || rule.is_shadow() => outcome.is_shadow() == rule.is_shadow(),
                 Outcome::NotCharged => !is_alone,
                 Outcome::Delayed => !policy.longest_wait().is_zero(),
-                Outcome::Blocked => policy.denials_until_block().is_some(),
+                Outcome::Blocked => policy.numbers().denials_until_block().is_some(),
                 _ => true,
             };
             has_it && is_possible(outcome, source)
@@ -107,7 +107,7 @@ impl Handles {
             let ends = match outcome {
                 Outcome::Released => policy.is_in_flight(),
                 Outcome::BlockStarted | Outcome::BlockDropped => false,
-                _ => decides_nothing(outcome) && policy.is_reserved(),
+                _ => decides_nothing(outcome) && policy.numbers().is_reserved(),
             };
             let counts = ends || is_possible(outcome, Source::Store);
             counts.then(|| units_of(&name, outcome))
@@ -117,7 +117,7 @@ impl Handles {
             units: Outcome::ALL.map(units),
             limit: gauge!("tollgate_policy_limit", "policy" => name.clone()),
             in_flight: policy.is_in_flight().then(|| gauge!("tollgate_in_flight", "policy" => name.clone())),
-            blocks: policy.denials_until_block().map(|_| {
+            blocks: policy.numbers().denials_until_block().map(|_| {
                 let blocks = |series: &'static str| counter!(series, "policy" => name.clone());
                 [blocks("tollgate_blocks_total"), blocks("tollgate_dropped_blocks_total")]
             }),

@@ -201,7 +201,8 @@ fn blocked(plan: &Plan, asks: &[Ask], verdict: &Verdict, rule: RuleNumber) -> Op
     if verdict.is_granted() || !plan.needs().blocks {
         return None;
     }
-    let of_rule = |ask: &Ask| plan.policy(&ask.policy).is_block() && plan.rule_of(&ask.policy) == rule;
+    let of_rule =
+        |ask: &Ask| plan.policy(&ask.policy).numbers().is_block() && plan.rule_of(&ask.policy) == rule;
     let (_, status) = asks.iter().zip(verdict.each()).find(|(ask, _)| of_rule(ask))?;
     match status.wait() {
         Wait::For(wait) => Some(wait),

@@ -216,8 +216,8 @@ fn is_leasable(set: &[Check<'_>], times: Times) -> bool {
         let store_decides = is_leaky
             || leaves_units
             || policy.is_in_flight()
-            || policy.tracks_usage()
-            || policy.is_reserved();
+            || policy.numbers().tracks_usage()
+            || policy.numbers().is_reserved();
         *cost > 0 && !store_decides && key.as_encoded().len() <= LONGEST_KEY
     };
     times == Times::ONCE && !set.is_empty() && set.iter().all(fits)

@@ -139,11 +139,11 @@ impl Book {
         }
         let is_allowed = verdict.is_granted();
         let refuses = |at: usize| verdict.each().get(at).is_some_and(|status| status.wait() != Wait::None);
-        let is_blocked =
-            !is_allowed && set.clone().enumerate().any(|(at, check)| check.policy.is_block() && refuses(at));
+        let is_blocked = !is_allowed
+            && set.clone().enumerate().any(|(at, check)| check.policy.numbers().is_block() && refuses(at));
         for ((at, check), (_, name)) in set.enumerate().zip(&names).filter(|((_, check), _)| check.cost > 0) {
             // A block has the name of its rule, which would count twice.
-            if check.policy.is_block() == is_blocked && (is_allowed || refuses(at)) {
+            if check.policy.numbers().is_block() == is_blocked && (is_allowed || refuses(at)) {
                 open.count(&check, name.as_deref(), weight.into(), is_allowed, is_in_shadow);
             }
         }
