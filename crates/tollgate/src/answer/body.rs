@@ -4,13 +4,12 @@ use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use pin_project::pin_project;
 
-use crate::charge::ByTrailers;
-use crate::in_flight::HeldUntilDropped;
+use super::ends::Ending;
 
 /// The body of an answer that a user of the layer made.
 pub(crate) type OwnBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -40,69 +39,6 @@ enum Other<B> {
     OwnAnswer(OwnBody),
     /// That of the inner service, whose end settles charges and releases slots.
     Ending(#[pin] B, Ending),
-}
-
-/// What the end of a body does.
-#[derive(Debug)]
-pub(crate) struct Ending {
-    /// The trailers of a gRPC call settle charges. `None` once they were there.
-    by_trailers: Option<ByTrailers>,
-    /// Released at the end, or when it is dropped.
-    slot: Option<HeldUntilDropped>,
-    /// How much data follows, if the head says so.
-    left: Option<u64>,
-}
-
-impl Ending {
-    pub(crate) fn new(by_trailers: Option<ByTrailers>) -> Ending {
-        Ending { by_trailers, slot: None, left: None }
-    }
-
-    /// Holds slots until the body ends, whose length is known or not.
-    pub(crate) fn holding(self, slot: HeldUntilDropped, length: Option<u64>) -> Ending {
-        let has_slot = !slot.is_empty() && length != Some(0);
-        Ending { slot: has_slot.then_some(slot), left: length, ..self }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.by_trailers.is_none() && self.slot.is_none()
-    }
-
-    /// The same frame, whose data is in one piece if trailers may be in it.
-    fn in_one_piece<D: Buf + From<Bytes>>(&self, frame: Frame<D>) -> Frame<D> {
-        let is_read = self.by_trailers.as_ref().is_some_and(ByTrailers::is_in_body);
-        let is_in_pieces = |data: &D| data.chunk().len() < data.remaining();
-        if !is_read || !frame.data_ref().is_some_and(is_in_pieces) {
-            return frame;
-        }
-        frame.map_data(|mut data| data.copy_to_bytes(data.remaining()).into())
-    }
-
-    /// Follows a frame of the body, `None` at its end. `is_last` says that none follows.
-    fn after<D: Buf, E>(&mut self, frame: Option<&Result<Frame<D>, E>>, is_last: bool) {
-        if let (Some(Ok(frame)), Some(waiting)) = (frame, &mut self.by_trailers) {
-            let in_body = frame.data_ref().and_then(|data| waiting.read(data.chunk()));
-            if let Some(trailers) = frame.trailers_ref().or(in_body.as_ref())
-                && let Some(charges) = self.by_trailers.take()
-            {
-                let corrections = charges.settle(trailers);
-                if let Some(slot) = &mut self.slot {
-                    slot.correct_first(corrections);
-                }
-            }
-        }
-        let data = frame.and_then(|frame| frame.as_ref().ok()?.data_ref());
-        if let (Some(left), Some(data)) = (&mut self.left, data) {
-            *left = left.saturating_sub(data.remaining() as u64);
-        }
-        // Trailers may follow the data, and settle charges.
-        let has_all = self.left == Some(0) && self.by_trailers.is_none();
-        let goes_on = matches!(frame, Some(Ok(_))) && !is_last && !has_all;
-        if !goes_on {
-            // Before the client has all of it: its next request finds the slot free.
-            self.slot = None;
-        }
-    }
 }
 
 impl<B> ResponseBody<B> {

@@ -15,6 +15,7 @@ pub(crate) mod body;
 mod code;
 mod connect;
 mod details;
+pub(crate) mod ends;
 pub(crate) mod fields;
 mod grpc;
 mod own;

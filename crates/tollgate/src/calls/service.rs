@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -16,9 +15,9 @@ use tower_service::Service;
 use super::error::CallError;
 use super::layer::CallLimitLayer;
 use crate::decision::Denial;
-use crate::in_flight::HeldUntilDropped;
 use crate::limiter::Permit;
 use crate::limiter::decider::Decider;
+use crate::limiter::queue_place::after_delay;
 use crate::limiter::waiting_call::WaitingCall;
 use crate::memory::MemoryStore;
 use crate::store::NeverFails;
@@ -69,8 +68,8 @@ where
         let permit = Box::pin(async move {
             let asks = |decider: &Decider<S>| Ok(decider.asks(key.as_ref(), cost));
             let Ok(decided) = live.ask_in_turn::<Infallible>(asks, at_most).await;
-            let (decider, permit) = decided?;
-            Ok(decider.after_delay(permit).await)
+            let (_, permit) = decided?;
+            Ok(after_delay(permit).await)
         });
         CallFuture(CallState::Waiting { permit, call: WaitingCall::new(&mut self.inner, request) })
     }
@@ -103,8 +102,8 @@ enum CallState<Svc: Service<R>, R> {
     Called {
         #[pin]
         future: Svc::Future,
-        /// Released when the future has ended or is dropped.
-        slot: HeldUntilDropped,
+        /// Holds its slots until the future has ended or is dropped.
+        permit: Option<Permit>,
     },
 }
 
@@ -114,21 +113,21 @@ impl<Svc: Service<R>, R> Future for CallFuture<Svc, R> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().0;
         loop {
-            let (future, slot) = match state.as_mut().project() {
-                CallStateProj::Called { future, slot } => {
+            let (future, permit) = match state.as_mut().project() {
+                CallStateProj::Called { future, permit } => {
                     let response = ready!(future.poll(cx));
-                    drop(mem::take(slot));
+                    *permit = None;
                     return Poll::Ready(response.map_err(CallError::Inner));
                 }
                 CallStateProj::Waiting { permit, call } => match ready!(permit.as_mut().poll(cx)) {
                     Err(denial) => return Poll::Ready(Err(CallError::Denied(denial))),
                     Ok(permit) => {
                         let (mut service, request) = call.take();
-                        (service.call(request), HeldUntilDropped::new(permit.slot().clone()))
+                        (service.call(request), Some(permit))
                     }
                 },
             };
-            state.set(CallState::Called { future, slot });
+            state.set(CallState::Called { future, permit });
         }
     }
 }

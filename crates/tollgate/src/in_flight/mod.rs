@@ -121,15 +121,6 @@ impl Slot {
         self.0.is_empty()
     }
 
-    /// Ends each slot after the time for which its rule lets a request hold it.
-    pub(crate) fn end_in_time(&self) {
-        for held in &self.0 {
-            if let Some(time) = held.claim.held_at_most() {
-                held.end_after(time);
-            }
-        }
-    }
-
     /// Adds the slots of another layer.
     pub(crate) fn extend(&mut self, other: Slot) {
         self.0.extend(other.0);

@@ -104,6 +104,9 @@ impl SlotBook {
             if until.is_some() {
                 self.renew_later(&held, asked);
             }
+            if let Some(time) = held.claim.held_at_most() {
+                held.end_after(time);
+            }
             slot.0.push(held);
         }
         slot

@@ -1,30 +1,26 @@
 //! What the services of a layer share: its options, and the way from a request to a decision.
 
-use std::future::Future;
 use std::mem;
-use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response};
 use http_body::Body;
-use tollgate_core::{Reply, Store, Times, Timestamp, Verdict};
+use tollgate_core::{Reply, Store, Verdict};
 
 use super::deadline::deadline;
 use super::jitter::lengthened;
 use super::shared::LayerShared;
 use crate::answer::Protocol;
-use crate::answer::body::{Ending, ResponseBody};
+use crate::answer::body::ResponseBody;
+use crate::answer::ends::Ends;
 use crate::answer::fields::{Written, number};
-use crate::charge::{ByResponse, Charges, Corrected, GrantStamp};
 use crate::decision::{Denial, Report};
 use crate::extract::Head;
-use crate::in_flight::{HeldUntilDropped, Slot};
-use crate::limiter::Permit;
-use crate::limiter::asking::{Asking, Claimed};
+use crate::limiter::asking::{Admission, Asking};
 use crate::limiter::decider::Decider;
 use crate::limiter::queue_place::QueuePlace;
 use crate::limiter::waiting::{Waited, Waiting};
@@ -39,31 +35,16 @@ pub(crate) enum Next<S: Store> {
     Delay(Duration, QueuePlace, Extras),
     /// It is refused. `None` if no store was asked.
     Refuse(Denial, Option<Written>),
-    /// The store has not answered yet. If there are observers, with the time when it was asked.
-    Ask(Asking<S>, Asks, Option<Timestamp>),
-    /// It waits for slots, in a queue.
-    Queue(QueueFuture, Asks),
+    /// It waits for this.
+    Wait(Asking<S, Waited<Admission>>, Asks),
 }
-
-/// The wait of a request in a queue for slots.
-pub(crate) type QueueFuture = Pin<Box<dyn Future<Output = Waited<Claimed>> + Send>>;
 
 /// What is added to the response of the inner service.
 #[derive(Debug, Default)]
 pub(crate) struct Extras {
     fields: Option<Written>,
     report: Option<Report>,
-    /// Boxed, since few layers have it, and every response is moved several times.
     ends: Option<Box<Ends>>,
-}
-
-/// What the end of a request does.
-#[derive(Debug, Default)]
-struct Ends {
-    by_response: ByResponse,
-    slot: HeldUntilDropped,
-    /// Whether a response without an error opens a tunnel.
-    is_connect: bool,
 }
 
 impl Extras {
@@ -92,29 +73,6 @@ impl Extras {
     }
 }
 
-impl Ends {
-    fn holds_slots(&self) -> bool {
-        !self.slot.is_empty()
-    }
-
-    /// Settles what the response decides. The slots are held until its body ends; or by handlers,
-    /// if the connection goes on in another protocol.
-    fn follow<B>(self, response: Response<B>) -> Response<ResponseBody<B>> {
-        let Ends { by_response, mut slot, is_connect } = self;
-        let (corrections, by_trailers) = by_response.settle(&response);
-        slot.correct_first(corrections);
-        let opens_tunnel = is_connect && response.status().is_success();
-        if opens_tunnel || response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            slot.leave();
-            return response.map(|body| ResponseBody::ending(body, Ending::new(by_trailers)));
-        }
-        let length =
-            response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let ending = Ending::new(by_trailers).holding(slot, length);
-        response.map(|body| ResponseBody::ending(body, ending))
-    }
-}
-
 impl<S: Store<Error: NeverFails>> LayerShared<S> {
     /// Asks the rules and the store about a request.
     #[inline]
@@ -122,11 +80,11 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         self.decide_from(None, decider, request)
     }
 
-    /// The same for a request that has waited by earlier rules.
+    /// The same for a request that has a place in queues, of earlier rules.
     #[inline]
     pub(crate) fn decide_from<B>(
         &self,
-        waiting: Option<Waiting>,
+        place: Option<Box<Waiting>>,
         decider: &Arc<Decider<S>>,
         request: &mut Request<B>,
     ) -> Next<S> {
@@ -144,38 +102,13 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
             };
             &several
         };
-        let may_delay = decider.plan().needs().delays || decider.plan().needs().slots;
-        let deadline =
-            if may_delay { deadline(head.headers(), self.options.deadline.as_ref()) } else { None };
-        if decider.claims(asks) {
-            return self.claim(waiting, decider, request, asks, deadline);
-        }
-        match decider.acquire(asks, Times::ONCE, deadline) {
-            Reply::Now(Ok(ref verdict)) => self.after(decider, request, asks, verdict, None, Slot::default()),
-            Reply::Now(Err(error)) => error.never(),
-            Reply::Later(verdict) => Next::Ask(Asking::Store(verdict), asks.into(), decider.waits_since()),
-        }
-    }
-
-    /// Asks about a request that needs slots, for which its rules may wait.
-    fn claim<B>(
-        &self,
-        waiting: Option<Waiting>,
-        decider: &Arc<Decider<S>>,
-        request: &mut Request<B>,
-        asks: &[Ask],
-        deadline: Option<Duration>,
-    ) -> Next<S> {
-        if let Some(waits) = decider.plan().waits(asks, deadline) {
-            let (decider, live, asked) = (Arc::clone(decider), Arc::clone(&self.live), Asks::from(asks));
-            let waiting = waiting.unwrap_or_default();
-            let claim: QueueFuture =
-                Box::pin(async move { decider.claim_in_turn(asked, waits, deadline, waiting, &live).await });
-            return Next::Queue(claim, asks.into());
-        }
-        match decider.ask(asks, deadline) {
-            Reply::Now((verdict, slot)) => self.after(decider, request, asks, &verdict, None, slot),
-            Reply::Later(claim) => Next::Ask(claim, asks.into(), decider.waits_since()),
+        let deadline = match decider.plan().needs().waits {
+            true => deadline(head.headers(), self.options.deadline.as_ref()),
+            false => None,
+        };
+        match decider.begin(asks, deadline, place, &self.live) {
+            Reply::Now(mut admission) => self.after(decider, request, asks, &mut admission),
+            Reply::Later(asking) => Next::Wait(asking, asks.into()),
         }
     }
 
@@ -186,11 +119,10 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         decider: &Decider<S>,
         request: &mut Request<B>,
         asks: &[Ask],
-        verdict: &Verdict,
-        since: Option<Timestamp>,
-        slot: Slot,
+        admission: &mut Admission,
     ) -> Next<S> {
-        decider.show(asks, verdict, &slot, since);
+        decider.show(asks, admission);
+        let Admission { verdict, slot, .. } = admission;
         if !verdict.is_granted() {
             let lengthened = self.options.retry_jitter.map(|most| lengthened(verdict, most));
             let verdict = lengthened.as_ref().unwrap_or(verdict);
@@ -203,21 +135,13 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         } else {
             Extras::default()
         };
-        if !decider.plan().correcting().is_empty() || !slot.is_empty() {
-            extras.ends = self.open_ends(decider, request, asks, verdict, slot);
-        }
+        extras.ends = Ends::open(&decider.in_force, request, asks, verdict, slot);
         // After the charges are opened, which are settled even if a closure in shadow panics.
         decider.after_grant(&Head::from(&*request));
         if verdict.delay().is_zero() {
             return Next::Pass(extras);
         }
-        let permit = Permit::new(
-            decider.report(asks, verdict),
-            asks.into(),
-            Slot::default(),
-            Arc::clone(&decider.in_force),
-        );
-        Next::Delay(verdict.delay(), QueuePlace::new(permit), extras)
+        Next::Delay(verdict.delay(), decider.queue_place(asks, verdict), extras)
     }
 
     fn extras<B>(
@@ -233,36 +157,6 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
         }
         let fields = self.fields.write(decider.plan(), asks, verdict);
         Extras { fields, report, ends: None }
-    }
-
-    /// Opens the charges of a request that are corrected later, and its slots. Returns what the end
-    /// of the request does.
-    fn open_ends<B>(
-        &self,
-        decider: &Decider<S>,
-        request: &mut Request<B>,
-        asks: &[Ask],
-        verdict: &Verdict,
-        slot: Slot,
-    ) -> Option<Box<Ends>> {
-        let mut ends = Ends::default();
-        if !decider.plan().correcting().is_empty() {
-            let granted = |at: usize| {
-                Some(GrantStamp { stamp: verdict.each().get(at)?.stamp(), share: verdict.share() })
-            };
-            let charges = Corrected::open(&decider.in_force, asks, granted);
-            if !charges.reserved.is_empty() {
-                request.extensions_mut().get_or_insert_default::<Charges>().extend(charges.reserved);
-            }
-            ends.by_response = charges.by_response;
-        }
-        if !slot.is_empty() {
-            slot.end_in_time();
-            request.extensions_mut().get_or_insert_default::<Slot>().extend(slot.clone());
-            ends.slot = HeldUntilDropped::new(slot);
-            ends.is_connect = request.method() == Method::CONNECT;
-        }
-        (!ends.by_response.is_empty() || ends.holds_slots()).then(|| Box::new(ends))
     }
 }
 

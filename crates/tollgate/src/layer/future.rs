@@ -11,13 +11,13 @@ use http::{Request, Response};
 use http_body::Body;
 use pin_project::pin_project;
 use tokio::time::{Sleep, sleep};
-use tollgate_core::{Store, Timestamp};
+use tollgate_core::Store;
 use tower_service::Service;
 
-use super::decide::{Extras, Next, QueueFuture};
+use super::decide::{Extras, Next};
 use super::shared::LayerShared;
 use crate::answer::body::ResponseBody;
-use crate::limiter::asking::Asking;
+use crate::limiter::asking::{Admission, Asking};
 use crate::limiter::decider::Decider;
 use crate::limiter::queue_place::QueuePlace;
 use crate::limiter::waiting::Waited;
@@ -35,22 +35,21 @@ where
 /// A request begins in any of these states, and ends in `Passed` or `Refused`:
 ///
 /// ```text
-/// Asking, Queued ─┬─▶ Delayed ─▶ Passed
-///                 ├─▶ Passed
-///                 └─▶ Refused
+/// Waiting ─┬─▶ Delayed ─▶ Passed
+///          ├─▶ Passed
+///          └─▶ Refused
 /// ```
 ///
-/// From `Queued` it may also begin again, by rules that have replaced those of its wait.
+/// From `Waiting` it may also begin again, by rules that have replaced those of its wait.
 #[pin_project(project = ResponseStateProj)]
 enum ResponseState<Svc, S, ReqBody, ResBody>
 where
     Svc: Service<Request<ReqBody>>,
     S: Store,
 {
-    /// Waits for the store. Boxed, so that the future over a store in memory stays small.
-    Asking(Pin<Box<Asked<Svc, S, ReqBody>>>),
-    /// Waits for slots in a queue.
-    Queued(Box<QueuedRequest<Svc, S, ReqBody>>),
+    /// Waits for the store, or for its turn. Boxed, so that the future over a store in memory stays
+    /// small.
+    Waiting(Pin<Box<WaitingRequest<Svc, S, ReqBody>>>),
     /// Waits for the place that a leaky bucket reserved.
     Delayed(Pin<Box<Delayed<Svc, ReqBody>>>),
     /// The inner service has the request.
@@ -64,18 +63,9 @@ where
 }
 
 #[pin_project]
-struct Asked<Svc, S: Store, ReqBody> {
+struct WaitingRequest<Svc, S: Store, ReqBody> {
     #[pin]
-    asking: Asking<S>,
-    asks: Asks,
-    since: Option<Timestamp>,
-    call: WaitingCall<Svc, Request<ReqBody>>,
-    shared: Arc<LayerShared<S>>,
-    decider: Arc<Decider<S>>,
-}
-
-struct QueuedRequest<Svc, S, ReqBody> {
-    wait: QueueFuture,
+    asking: Asking<S, Waited<Admission>>,
     asks: Asks,
     call: WaitingCall<Svc, Request<ReqBody>>,
     shared: Arc<LayerShared<S>>,
@@ -143,15 +133,10 @@ where
             Next::Refuse(denial, fields) => {
                 ResponseState::Refused { response: Some(shared.refuse(request, denial, fields)) }
             }
-            Next::Ask(asking, asks, since) => {
+            Next::Wait(asking, asks) => {
                 let call = WaitingCall::new(service, request);
                 let (shared, decider) = (Arc::clone(shared), Arc::clone(decider));
-                ResponseState::Asking(Box::pin(Asked { asking, asks, since, call, shared, decider }))
-            }
-            Next::Queue(wait, asks) => {
-                let call = WaitingCall::new(service, request);
-                let (shared, decider) = (Arc::clone(shared), Arc::clone(decider));
-                ResponseState::Queued(Box::new(QueuedRequest { wait, asks, call, shared, decider }))
+                ResponseState::Waiting(Box::pin(WaitingRequest { asking, asks, call, shared, decider }))
             }
         }
     }
@@ -187,9 +172,7 @@ where
                     let response = response.take();
                     return Poll::Ready(Ok(response.expect("a future is not polled after it was ready")));
                 }
-                ResponseStateProj::Asking(_)
-                | ResponseStateProj::Queued(_)
-                | ResponseStateProj::Delayed(_) => {
+                ResponseStateProj::Waiting(_) | ResponseStateProj::Delayed(_) => {
                     ready!(state.as_mut().poll_wait(cx));
                 }
             }
@@ -207,26 +190,18 @@ where
     /// Brings a request that waits to its next state.
     fn poll_wait(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let next = match self.as_mut().project() {
-            ResponseStateProj::Asking(asking) => {
-                let asking = asking.as_mut().project();
-                let (verdict, slot) = ready!(asking.asking.poll(cx));
-                let (mut service, mut request) = asking.call.take();
-                let (shared, decider) = (asking.shared, asking.decider);
-                let next = shared.after(decider, &mut request, asking.asks, &verdict, *asking.since, slot);
-                ResponseState::new(next, &mut service, request, shared, decider)
-            }
-            ResponseStateProj::Queued(queued) => {
-                let waited = ready!(queued.wait.as_mut().poll(cx));
-                let (mut service, mut request) = queued.call.take();
-                let QueuedRequest { asks, shared, decider, .. } = &mut **queued;
+            ResponseStateProj::Waiting(waiting) => {
+                let waiting = waiting.as_mut().project();
+                let waited = ready!(waiting.asking.poll(cx));
+                let (mut service, mut request) = waiting.call.take();
+                let (shared, decider) = (waiting.shared, waiting.decider);
                 let next = match waited {
-                    // No latency of the store: most of it is that of the queue.
-                    Waited::Over((verdict, slot)) => {
-                        shared.after(decider, &mut request, asks, &verdict, None, slot)
+                    Waited::Over(mut admission) => {
+                        shared.after(decider, &mut request, waiting.asks, &mut admission)
                     }
-                    Waited::Replaced(waiting) => {
+                    Waited::Replaced(place) => {
                         *decider = shared.live.load_full();
-                        shared.decide_from(Some(waiting), decider, &mut request)
+                        shared.decide_from(Some(place), decider, &mut request)
                     }
                 };
                 ResponseState::new(next, &mut service, request, shared, decider)
@@ -252,8 +227,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            ResponseState::Asking(_) => "ResponseFuture(asking)",
-            ResponseState::Queued(_) => "ResponseFuture(queued)",
+            ResponseState::Waiting(_) => "ResponseFuture(waiting)",
             ResponseState::Delayed(_) => "ResponseFuture(delayed)",
             ResponseState::Passed { .. } => "ResponseFuture(passed)",
             ResponseState::Refused { .. } => "ResponseFuture(refused)",

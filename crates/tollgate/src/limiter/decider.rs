@@ -1,15 +1,15 @@
 //! The way from what is asked to a decision, for keys and for requests alike.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Check, Key, Policy, Reply, Source, Store, Times, Timestamp, Verdict};
+use tollgate_core::{Key, Policy, Reply, Source, Store, Times, Timestamp, Verdict};
 
-use super::asking::{Asking, Claimed};
+use super::asking::{Admission, Asking};
 use super::engine::Engine;
 use super::permit::Permit;
+use super::queue_place::QueuePlace;
 use super::wait_queue::WaitQueues;
 #[cfg(feature = "metrics")]
 use crate::decision::observe::metrics::{LayerLimits, Metrics};
@@ -99,15 +99,15 @@ impl<S> Decider<S> {
         Decider { engine: Arc::clone(&self.engine), in_force: Arc::new(in_force) }
     }
 
-    /// Shows observers what was decided about a request that waited `since` then.
+    /// Shows observers what was decided about a request.
     #[inline]
-    pub(crate) fn show(&self, asks: &[Ask], verdict: &Verdict, slot: &Slot, since: Option<Timestamp>) {
-        self.observers().verdict(self.plan(), asks, verdict, since);
+    pub(crate) fn show(&self, asks: &[Ask], Admission { verdict, slot, since }: &Admission) {
+        self.observers().verdict(self.plan(), asks, verdict, *since);
         slot.seen_by(self.observers());
     }
 
     /// The time now, if there are observers, for a request that begins to wait.
-    pub(crate) fn waits_since(&self) -> Option<Timestamp> {
+    pub(super) fn waits_since(&self) -> Option<Timestamp> {
         self.observers().now()
     }
 
@@ -137,57 +137,26 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// Asks the store once, for a caller that waits until `deadline` at the longest.
     #[inline]
-    pub(crate) fn acquire(
+    pub(super) fn acquire<T>(
         &self,
         asks: &[Ask],
         times: Times,
         deadline: Option<Duration>,
-    ) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
-        match (asks, deadline) {
-            ([], _) => Reply::Now(Ok(Verdict::without_statuses(times.max()).from_source(Source::Rule))),
-            ([ask], None) => self.engine.store.acquire(&[self.plan().check(ask)], times),
-            _ => self.acquire_set(asks, times, deadline),
+    ) -> Reply<Admission, Asking<S, T>> {
+        let store = &self.engine.store;
+        let reply = match (asks, deadline) {
+            ([], _) => {
+                let verdict = Verdict::without_statuses(times.max()).from_source(Source::Rule);
+                return Reply::Now(Admission::new(verdict, None));
+            }
+            ([ask], None) => store.acquire(&[self.plan().check(ask)], times),
+            _ => self.plan().checks(asks, deadline, |set| store.acquire(set, times)),
+        };
+        match reply {
+            Reply::Now(Ok(verdict)) => Reply::Now(Admission::new(verdict, None)),
+            Reply::Now(Err(error)) => error.never(),
+            Reply::Later(answer) => Reply::Later(Asking::Store(answer, self.waits_since())),
         }
-    }
-
-    fn acquire_set(
-        &self,
-        asks: &[Ask],
-        times: Times,
-        deadline: Option<Duration>,
-    ) -> Reply<Result<Verdict, S::Error>, S::Acquire> {
-        let policies: SmallVec<[Cow<'_, Policy>; 4]> = asks
-            .iter()
-            .map(|ask| {
-                let policy = self.plan().policy(&ask.policy);
-                deadline.map_or(Cow::Borrowed(policy), |deadline| waiting_until(policy, deadline))
-            })
-            .collect();
-        let set: SmallVec<[Check<'_>; 4]> =
-            asks.iter().zip(&policies).map(|(ask, policy)| Check::new(policy, &ask.key, ask.cost)).collect();
-        self.engine.store.acquire(&set, times)
-    }
-
-    /// Charges what is asked.
-    pub(super) async fn charge(self: &Arc<Self>, asks: Asks) -> Result<Permit, Denial> {
-        let reply = self.ask(&asks, None);
-        self.counted(asks, reply).await
-    }
-
-    /// [`Decider::decided`] for a caller that gets a denial, which is counted.
-    pub(super) async fn counted(
-        &self,
-        asks: Asks,
-        reply: Reply<Claimed, Asking<S>>,
-    ) -> Result<Permit, Denial> {
-        let to_count = self.to_count(&asks);
-        let decided = self.decided(asks, reply).await;
-        decided.inspect_err(|denial| self.count(denial, &to_count))
-    }
-
-    /// What was asked, if its denial may have to be counted.
-    pub(super) fn to_count(&self, asks: &Asks) -> Asks {
-        if self.plan().needs().blocks { asks.clone() } else { Asks::new() }
     }
 
     /// Does what follows a grant, and changes nothing of it.
@@ -205,30 +174,26 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// The decision on what was asked, when the store has answered.
-    pub(super) async fn decided(
-        &self,
-        asks: Asks,
-        reply: Reply<Claimed, Asking<S>>,
-    ) -> Result<Permit, Denial> {
-        let since = if let Reply::Later(_) = reply { self.waits_since() } else { None };
-        let (verdict, slot) = reply.wait().await;
-        self.show(&asks, &verdict, &slot, since);
-        self.permit(asks, &verdict, slot)
-    }
-
-    /// The permit or the denial that a verdict means.
-    pub(super) fn permit(&self, asks: Asks, verdict: &Verdict, slot: Slot) -> Result<Permit, Denial> {
-        let report = self.report(&asks, verdict);
-        match verdict.is_granted() {
-            true => Ok(Permit::new(report, asks, slot, Arc::clone(&self.in_force))),
-            false => Err(Denial::of(report)),
+    /// The permit or the denial that an admission means, for a caller that gets it.
+    pub(super) fn permit(&self, asks: Asks, admission: Admission) -> Result<Permit, Denial> {
+        let report = self.report(&asks, &admission.verdict);
+        if admission.verdict.is_granted() {
+            return Ok(Permit::new(report, asks, admission.slot, Arc::clone(&self.in_force)));
         }
+        let denial = Denial::of(report);
+        self.count(&denial, &asks);
+        Err(denial)
     }
 
-    pub(super) async fn look(&self, asks: &[Ask]) -> Report {
-        let verdict = self.acquire(asks, Times::LOOK, None).wait().await.unwrap_or_else(NeverFails::never);
-        self.report(asks, &verdict)
+    /// The place that an admission has in the queue of a leaky bucket.
+    pub(crate) fn queue_place(&self, asks: &[Ask], verdict: &Verdict) -> QueuePlace {
+        let (report, in_force) = (self.report(asks, verdict), Arc::clone(&self.in_force));
+        QueuePlace::new(Permit::new(report, asks.into(), Slot::default(), in_force))
+    }
+
+    pub(super) async fn look(&self, asks: &[Ask], deadline: Option<Duration>) -> Report {
+        let looked = self.acquire::<Admission>(asks, Times::LOOK, deadline).wait().await;
+        self.report(asks, &looked.verdict)
     }
 
     /// Forgets what a key has used.
@@ -243,14 +208,4 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             }
         }
     }
-}
-
-/// The same policy for a caller that waits until `deadline` at the longest.
-fn waiting_until(policy: &Policy, deadline: Duration) -> Cow<'_, Policy> {
-    if policy.longest_wait() <= deadline {
-        return Cow::Borrowed(policy);
-    }
-    // Valid, since a longer wait is.
-    let shorter = policy.clone().try_with_algorithm(Algorithm::LeakyBucket { max_wait: deadline });
-    shorter.map_or(Cow::Borrowed(policy), Cow::Owned)
 }

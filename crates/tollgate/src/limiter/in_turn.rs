@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Reply, Store};
+use tollgate_core::Store;
 
+use super::asking::Admission;
 use super::decider::Decider;
 use super::live::Live;
 use super::permit::Permit;
-use super::waiting::{Waited, Waiting};
+use super::queue_place::after_delay;
+use super::until_ready::Patience;
+use super::waiting::Waited;
 use crate::decision::Denial;
 use crate::plan::Asks;
 use crate::store::NeverFails;
@@ -25,29 +28,41 @@ impl<S: Store<Error: NeverFails>> Live<S> {
         asks: impl Fn(&Decider<S>) -> Result<Result<Asks, Denial>, E>,
         at_most: Option<Duration>,
     ) -> Result<Result<Allowed<S>, Denial>, E> {
-        let mut waiting = Waiting::default();
+        let mut place = Box::default();
         loop {
             let decider = self.load_full();
             let asks = match decider.shown(asks(&decider)?) {
                 Ok(asks) => asks,
                 Err(denial) => return Ok(Err(denial)),
             };
-            let waited = match (at_most, decider.plan().waits(&asks, None)) {
-                (Some(at_most), _) => decider.admit(asks, at_most, waiting, self).await,
-                (None, Some(of_each)) => {
-                    match decider.claim_in_turn(asks.clone(), of_each, None, waiting, self).await {
-                        Waited::Over(claimed) => {
-                            Waited::Over(decider.counted(asks, Reply::Now(claimed)).await)
-                        }
-                        Waited::Replaced(kept) => Waited::Replaced(kept),
-                    }
-                }
-                (None, None) => Waited::Over(decider.charge(asks).await),
+            let waits = || Some(Patience::ForSlots(decider.plan().waits(&asks, None)?, None));
+            let asked = match at_most.map(Patience::ForAll).or_else(waits) {
+                Some(patience) => decider.in_turn(&asks, &patience, place, self).await,
+                None => Waited::Over(Ok(decider.ask(&asks, None).wait().await)),
             };
-            match waited {
-                Waited::Over(decided) => return Ok(decided.map(|permit| (decider, permit))),
-                Waited::Replaced(kept) => waiting = kept,
-            }
+            let decided = match asked {
+                Waited::Replaced(kept) => {
+                    place = kept;
+                    continue;
+                }
+                Waited::Over(asked) => asked,
+            };
+            let permit = match (decided, at_most) {
+                (Ok(admission), Some(_)) => match decider.permit(asks, admission) {
+                    Ok(permit) => Ok(after_delay(permit).await),
+                    denied => denied,
+                },
+                (Err(denial), Some(_)) => {
+                    decider.count(&denial, &asks);
+                    Err(denial)
+                }
+                (decided, None) => {
+                    let admission = decided.unwrap_or_else(|denial| Admission::refused(&denial));
+                    decider.show(&asks, &admission);
+                    decider.permit(asks, admission)
+                }
+            };
+            return Ok(permit.map(|permit| (decider, permit)));
         }
     }
 }

@@ -225,7 +225,7 @@ where
     #[doc(alias("peek", "dry_run"))]
     pub async fn look(&self, key: &Key) -> Result<Report, Denial> {
         let decider = self.live.load_full();
-        Ok(decider.look(&decider.asks(Some(key), 1)?).await)
+        Ok(decider.look(&decider.asks(Some(key), 1)?, None).await)
     }
 
     /// Returns the state of each of these policies for its own key. Charges nothing.
@@ -252,7 +252,7 @@ where
     {
         let decider = self.live.load_full();
         Ok(match decider.asks_of_each(&questions(each))? {
-            Ok(asks) => Ok(decider.look(&asks).await),
+            Ok(asks) => Ok(decider.look(&asks, None).await),
             Err(denial) => Err(denial),
         })
     }

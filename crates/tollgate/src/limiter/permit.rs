@@ -8,7 +8,6 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{End, Grant, Settled, Store};
 
-use super::asking::Claimed;
 use crate::charge::{Charge, Corrected, GrantStamp, ResponseHead, settle_all};
 use crate::decision::{InForce, Report};
 use crate::errors::{SetupError, or_panic};
@@ -19,7 +18,7 @@ use crate::plan::{Ask, Asks, PolicyRef};
 /// [slots](Permit::slot).
 #[must_use = "a leaky bucket asks for a delay before the request passes: see `delay`"]
 pub struct Permit {
-    pub(super) report: Report,
+    report: Report,
     /// `None` for what was taken out.
     asks: SmallVec<[Option<Ask>; 1]>,
     delay: Duration,
@@ -181,11 +180,6 @@ impl Permit {
         let share = self.report.share();
         let status = self.report.statuses().get(at);
         Some((self.asks[at].take()?, status.map(|status| GrantStamp { stamp: status.stamp(), share })))
-    }
-
-    /// The verdict, and the slots that it granted.
-    pub(crate) fn claimed(self) -> Claimed {
-        (self.report.verdict().clone(), self.slot)
     }
 
     /// Returns how long to wait before the work: zero unless a

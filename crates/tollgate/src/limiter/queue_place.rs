@@ -1,5 +1,7 @@
 //! The place of a delayed request in the queue of a leaky bucket.
 
+use tokio::time::sleep;
+
 use super::permit::Permit;
 use crate::time::ending::Home;
 
@@ -27,4 +29,15 @@ impl Drop for QueuePlace {
         let Some(permit) = self.permit.take() else { return };
         self.home.end(|| permit.give_back());
     }
+}
+
+/// Waits for the place that a leaky bucket reserved.
+pub(crate) async fn after_delay(permit: Permit) -> Permit {
+    let delay = permit.delay();
+    if delay.is_zero() {
+        return permit;
+    }
+    let mut place = QueuePlace::new(permit);
+    sleep(delay).await;
+    place.keep().expect("it is kept once").delayed()
 }

@@ -136,14 +136,12 @@ where
     S: Store,
     S::Error: NeverFails,
 {
-    /// The permit of a request that passes. Asks the rules in shadow, and its slots end when their
-    /// rules say so.
+    /// The permit of a request that passes. Asks the rules in shadow.
     async fn ask_in_turn(&self, head: &Head<'_>, at_most: Option<Duration>) -> Result<Permit, Denial> {
         let asks = |decider: &Decider<S>| Ok(decider.asks_of(head));
         let Ok(decided) = self.live.ask_in_turn::<Infallible>(asks, at_most).await;
         let (decider, permit) = decided?;
         decider.after_grant(head);
-        permit.slot().end_in_time();
         Ok(permit)
     }
 
@@ -163,7 +161,7 @@ where
     #[doc(alias("peek", "dry_run"))]
     pub async fn look(&self, head: &Head<'_>) -> Result<Report, Denial> {
         let decider = self.live.load_full();
-        Ok(decider.look(&decider.asks_of(head)?).await)
+        Ok(decider.look(&decider.asks_of(head)?, None).await)
     }
 
     /// Waits until a request may pass, and charges it: see

@@ -3,88 +3,51 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::{sleep, sleep_until};
-use tollgate_core::{Policy, Reply, Store, Times, Wait};
+use tokio::time::sleep_until;
+use tollgate_core::{Policy, Reply, Store, Verdict, Wait};
 
-use super::asking::{Asking, Claimed};
+use super::asking::{Admission, Asking};
 use super::decider::Decider;
 use super::live::Live;
-use super::permit::Permit;
-use super::queue_place::QueuePlace;
 use super::refusal::Refusal;
 use super::turn::turn_before;
 use super::wait_queue::Waiter;
 use super::waiting::{Waited, Waiting};
 use crate::decision::Denial;
 use crate::errors::Reason;
-use crate::in_flight::{Listener, Slot};
+use crate::in_flight::Listener;
 use crate::plan::{Ask, Asks};
 use crate::store::NeverFails;
 use crate::time::{YEAR, timer_now};
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// Charges what is asked once the rules allow it, and waits for the delay of a leaky bucket.
-    pub(super) async fn admit(
-        &self,
-        asks: Asks,
-        at_most: Duration,
-        waiting: Waiting,
-        live: &Live<S>,
-    ) -> Waited<Result<Permit, Denial>> {
-        let to_count = self.to_count(&asks);
-        match self.charge_in_turn(asks, &Patience::ForAll(at_most), waiting, live).await {
-            Waited::Over(Ok(permit)) => Waited::Over(Ok(self.after_delay(permit).await)),
-            Waited::Over(Err(denial)) => {
-                self.count(&denial, &to_count);
-                Waited::Over(Err(denial))
-            }
-            replaced => replaced,
-        }
-    }
-
-    /// Waits for slots in turn: see [`Patience::ForSlots`]. `deadline` is that of the caller.
-    pub(crate) async fn claim_in_turn(
-        &self,
-        asks: Asks,
-        of_each: Waits,
-        deadline: Option<Duration>,
-        waiting: Waiting,
-        live: &Live<S>,
-    ) -> Waited<Claimed> {
-        match self.charge_in_turn(asks, &Patience::ForSlots(of_each, deadline), waiting, live).await {
-            Waited::Over(Ok(permit)) => Waited::Over(permit.claimed()),
-            Waited::Over(Err(denial)) => Waited::Over((denial.report().verdict().clone(), Slot::default())),
-            Waited::Replaced(waiting) => Waited::Replaced(waiting),
-        }
-    }
-
     /// Asks until the rules allow it, in the queues of callers that wait for the same keys. Stops
     /// as soon as these rules are replaced.
-    async fn charge_in_turn(
+    pub(super) async fn in_turn(
         &self,
-        asks: Asks,
+        asks: &Asks,
         patience: &Patience,
-        waiting: Waiting,
+        place: Box<Waiting>,
         live: &Live<S>,
-    ) -> Waited<Result<Permit, Denial>> {
-        if !self.may_have_to_wait(&asks) {
-            let reply = self.ask_once(&asks, patience.deadline(Duration::ZERO));
-            return Waited::Over(self.asked(asks.clone(), reply, patience).await);
+    ) -> Waited<Result<Admission, Denial>> {
+        if !self.may_have_to_wait(asks) {
+            let reply = self.ask_once(asks, patience.deadline(Duration::ZERO));
+            return Waited::Over(self.answered(asks, reply, patience).await);
         }
         let version = self.plan().version();
-        let begin = waiting.begin.unwrap_or_else(timer_now);
+        let begin = place.begin.unwrap_or_else(timer_now);
         // As long as the timer can sleep.
         let end = begin + patience.longest().min(YEAR);
         let left = || end.saturating_duration_since(timer_now());
         let waits_for_all = matches!(patience, Patience::ForAll(_));
-        let arrival = waiting.arrival.unwrap_or_else(|| self.engine.queues.arrival());
-        let waited_for = self.waited_for(&asks, waits_for_all);
+        let arrival = place.arrival.unwrap_or_else(|| self.engine.queues.arrival());
+        let waited_for = self.waited_for(asks, waits_for_all);
         let keys = || waited_for.iter().map(|at| (self.plan().queue_of(&asks[*at]), &asks[*at].key));
-        let mut waiter = match waiting.place {
+        let mut waiter = match place.waiter {
             Some(place) => Some(self.engine.queues.join_from(place, keys())),
             None => self.engine.queues.join_others(arrival, keys()),
         };
-        if let Some(denial) = self.refused_in_the_queue(waiter.as_ref(), &asks, patience).await {
+        if let Some(denial) = self.refused_in_the_queue(waiter.as_ref(), asks, patience).await {
             return Waited::Over(Err(denial));
         }
         // A refusal that lasts longer than the patience of this caller.
@@ -125,22 +88,24 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                     continue;
                 }
                 // Before the store is asked, so that no release after its decision is missed.
-                self.listen(&mut releases, &asks);
+                self.listen(&mut releases, asks);
             }
             let deadline = patience.deadline(begin.elapsed());
-            let reply = self.ask_once(&asks, deadline);
+            let reply = self.ask_once(asks, deadline);
             if let Reply::Later(_) = reply {
                 // So that those who arrive before the answer find this caller.
                 let waiter = waiter.get_or_insert_with(|| self.engine.queues.join(arrival, keys()));
                 let limits = [deadline, self.engine.store.wait_limit(), Some(left())];
                 waiter.is_busy_until(timer_now() + limits.into_iter().flatten().min().unwrap_or_default());
             }
-            let denial = match self.asked(asks.clone(), reply, patience).await {
-                Ok(permit) => {
+            let denial = match self.answered(asks, reply, patience).await {
+                Ok(admission) => {
                     if let Some(waiter) = waiter {
-                        waiter.passed(|at| room(&permit, waited_for[at], asks[waited_for[at]].cost));
+                        let room =
+                            |at: usize| room(&admission.verdict, waited_for[at], asks[waited_for[at]].cost);
+                        waiter.passed(room);
                     }
-                    return Waited::Over(Ok(permit));
+                    return Waited::Over(Ok(admission));
                 }
                 Err(denial) => denial,
             };
@@ -171,7 +136,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             if let Some(waiter) = waiter.as_mut().filter(|_| waits_for_all || lacking.is_some()) {
                 let queue = |at: usize| waited_for.iter().position(|waited| *waited == at);
                 let now = timer_now();
-                let by = Refusal::each(&denial, &asks, now);
+                let by = Refusal::each(&denial, asks, now);
                 // The ask that refuses for longest, and has not only to wait for a slot.
                 let longest =
                     by.iter().max_by_key(|(at, lasts, _)| (!self.plan().is_slot(&asks[*at]), *lasts));
@@ -188,7 +153,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 return Waited::Over(Err(denial));
             }
         }
-        Waited::Replaced(Waiting { begin: Some(begin), arrival: Some(arrival), place: waiter })
+        Waited::Replaced(Box::new(Waiting { begin: Some(begin), arrival: Some(arrival), waiter }))
     }
 
     /// The denial of a caller that would wait for its turn only to hear that a rate refuses it.
@@ -203,9 +168,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         if !waits || matches!(patience, Patience::ForAll(_)) || !has_rates() {
             return None;
         }
-        let deadline = patience.deadline(Duration::ZERO);
-        let looked = self.acquire(asks, Times::LOOK, deadline).wait().await.unwrap_or_else(NeverFails::never);
-        let denial = Denial::of(self.report(asks, &looked));
+        let denial = Denial::of(self.look(asks, patience.deadline(Duration::ZERO)).await);
         let is_refused = denial.violated_at().any(|at| !self.plan().is_slot(&asks[at]));
         is_refused.then_some(denial)
     }
@@ -218,20 +181,21 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         each.map(|(at, _)| at).collect()
     }
 
-    /// The decision on what was asked, when the store has answered. Observers see it, unless the
-    /// caller shows them the last one itself.
-    async fn asked(
+    /// What was decided, when the store has answered. Observers see it, unless the caller shows
+    /// them the last one itself.
+    async fn answered(
         &self,
-        asks: Asks,
-        reply: Reply<Claimed, Asking<S>>,
+        asks: &Asks,
+        reply: Reply<Admission, Asking<S>>,
         patience: &Patience,
-    ) -> Result<Permit, Denial> {
-        match patience {
-            Patience::ForAll(_) => self.decided(asks, reply).await,
-            Patience::ForSlots(..) => {
-                let (verdict, slot) = reply.wait().await;
-                self.permit(asks, &verdict, slot)
-            }
+    ) -> Result<Admission, Denial> {
+        let admission = reply.wait().await;
+        if let Patience::ForAll(_) = patience {
+            self.show(asks, &admission);
+        }
+        match admission.verdict.is_granted() {
+            true => Ok(admission),
+            false => Err(Denial::of(self.report(asks, &admission.verdict))),
         }
     }
 
@@ -253,24 +217,13 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     fn waits_out(&self, denial: &Denial) -> bool {
         self.engine.waits_for_store && denial.reason() == Reason::Unavailable
     }
-
-    /// Waits for the place that a leaky bucket reserved.
-    pub(crate) async fn after_delay(&self, permit: Permit) -> Permit {
-        let delay = permit.delay();
-        if delay.is_zero() {
-            return permit;
-        }
-        let mut place = QueuePlace::new(permit);
-        sleep(delay).await;
-        place.keep().expect("it is kept once").delayed()
-    }
 }
 
 /// How long each ask of a set may wait for its slot.
 pub(crate) type Waits = SmallVec<[Duration; 4]>;
 
 /// What a caller waits for, and how long.
-enum Patience {
+pub(super) enum Patience {
     /// For rules of any kind and for the store.
     ForAll(Duration),
     /// For slots, as long as the rule of each that refuses says. Other refusals are for the client,
@@ -348,8 +301,8 @@ fn passes_after(denial: &Denial, left: Duration) -> Duration {
 }
 
 /// How many more requests of this cost would pass now.
-fn room(permit: &Permit, at: usize, cost: u64) -> usize {
-    let status = permit.report.statuses().get(at);
+fn room(verdict: &Verdict, at: usize, cost: u64) -> usize {
+    let status = verdict.each().get(at);
     let room = status.and_then(|status| status.remaining().checked_div(cost));
     room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX)
 }

@@ -2,6 +2,7 @@
 
 use tokio::time::Instant;
 
+use super::asking::Admission;
 use super::refusal::Refusal;
 use super::wait_queue::Waiter;
 
@@ -9,7 +10,13 @@ use super::wait_queue::Waiter;
 pub(crate) enum Waited<T> {
     Over(T),
     /// The caller asks again by the new rules, from its place.
-    Replaced(Waiting),
+    Replaced(Box<Waiting>),
+}
+
+impl From<Admission> for Waited<Admission> {
+    fn from(admission: Admission) -> Waited<Admission> {
+        Waited::Over(admission)
+    }
 }
 
 /// What a caller that waits keeps when its rules are replaced.
@@ -19,5 +26,5 @@ pub(crate) struct Waiting {
     pub(super) begin: Option<Instant>,
     /// Its place in every queue.
     pub(super) arrival: Option<u64>,
-    pub(super) place: Option<Waiter<Refusal>>,
+    pub(super) waiter: Option<Waiter<Refusal>>,
 }

@@ -108,7 +108,7 @@ struct Place<'a> {
 
 /// Where a state is during a decision.
 enum StateHeld {
-    Slot(usize),
+    Entry(usize),
     /// The state of a new key, which gets an entry only if it is charged: a denial stores nothing.
     Fresh(State),
 }
@@ -214,7 +214,7 @@ impl<'a> Tables<'a> {
                 continue;
             }
             let held = match self.table(target.shard).find(&target.digest) {
-                Some(at) => StateHeld::Slot(at),
+                Some(at) => StateHeld::Entry(at),
                 None => StateHeld::Fresh(fresh(check.policy)),
             };
             of_check.push(places.len());
@@ -227,7 +227,7 @@ impl<'a> Tables<'a> {
     fn refuse(&mut self, place: &mut Place<'_>, times: Times, now: Timestamp) -> Status {
         let (policy, at, look, cost) = (place.policy, place.at, place.look, place.cost);
         let status = self.state(place).refuse(policy, at, look, cost, times);
-        if let StateHeld::Slot(found) = place.held {
+        if let StateHeld::Entry(found) = place.held {
             let entry = self.table(place.target.shard).entry(found);
             if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
                 entry.pin();
@@ -248,7 +248,7 @@ impl<'a> Tables<'a> {
         let expires = expiry(now, at, charge.expires);
         let table = self.table(place.target.shard);
         match &mut place.held {
-            StateHeld::Slot(found) => {
+            StateHeld::Entry(found) => {
                 let entry = table.entry(*found);
                 let was_full = look.remaining == policy.capacity() && !entry.value.is_record();
                 entry.renew(expires, was_full);
@@ -269,7 +269,7 @@ impl<'a> Tables<'a> {
 
     fn state<'s>(&'s mut self, place: &'s mut Place<'_>) -> &'s mut State {
         match &mut place.held {
-            StateHeld::Slot(at) => {
+            StateHeld::Entry(at) => {
                 let at = *at;
                 &mut self.table(place.target.shard).entry(at).value
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Key, Policy, Quota};
+use tollgate_core::{Algorithm, Check, Key, Policy, Quota};
 
 use super::made_policies::WantedPolicy;
 use super::path_index::RuleNumbers;
@@ -121,9 +121,44 @@ impl Plan {
         supports: impl Fn(&Policy) -> bool,
     ) -> Option<PolicyRef> {
         let PlannedRule { rule, made, .. } = &self.rules[number.0];
-        let wanted = WantedPolicy { quota, leaves };
+        let wanted = WantedPolicy { quota, leaves, longest_wait: None };
         let find = || rule.with_quota(quota, leaves).filter(|policy| supports(policy));
         made.find(number, wanted, find).map(PolicyRef::Made)
+    }
+
+    /// Gives `ask` what is asked of the store, for a caller that waits until `deadline` at the
+    /// longest.
+    pub(crate) fn checks<T>(
+        &self,
+        asks: &[Ask],
+        deadline: Option<Duration>,
+        ask: impl FnOnce(&[Check<'_>]) -> T,
+    ) -> T {
+        let Some(deadline) = deadline else {
+            let set: SmallVec<[Check<'_>; 4]> = asks.iter().map(|ask| self.check(ask)).collect();
+            return ask(&set);
+        };
+        let policies: SmallVec<[Policy; 4]> =
+            asks.iter().map(|ask| self.waiting_until(ask, deadline)).collect();
+        let set: SmallVec<[Check<'_>; 4]> =
+            asks.iter().zip(&policies).map(|(ask, policy)| Check::new(policy, &ask.key, ask.cost)).collect();
+        ask(&set)
+    }
+
+    /// The policy of an ask, for a caller that waits until `deadline` at the longest. Of a deadline
+    /// three digits count, so at most 1 % is lost: then the policies of most callers are the same.
+    fn waiting_until(&self, ask: &Ask, deadline: Duration) -> Policy {
+        let policy = self.policy(&ask.policy);
+        if policy.longest_wait() <= deadline {
+            return policy.clone();
+        }
+        let (rule, max_wait) = (self.rule_of(&ask.policy), three_digits(deadline));
+        let (quota, leaves) = (policy.quota(), policy.numbers().headroom());
+        let wanted = WantedPolicy { quota, leaves, longest_wait: Some(max_wait) };
+        // Valid, since a longer wait is.
+        let shorten = || policy.clone().try_with_algorithm(Algorithm::LeakyBucket { max_wait }).ok();
+        let made = self.rules[rule.0].made.find(rule, wanted, shorten);
+        made.map_or_else(|| policy.clone(), |made| made.policy.clone())
     }
 
     /// Adds what is asked of blocks, behind all others: observers and charges find a rule by the
@@ -165,5 +200,45 @@ impl Plan {
         };
         let waits: SmallVec<[Duration; 4]> = asks.iter().map(wait).collect();
         waits.iter().any(|wait| !wait.is_zero()).then_some(waits)
+    }
+}
+
+/// Rounds down to three digits of whole microseconds.
+fn three_digits(time: Duration) -> Duration {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let step = 10_u64.pow(micros.checked_ilog10().unwrap_or_default().saturating_sub(2));
+    Duration::from_micros(micros - micros % step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extract::global;
+    use crate::rule::PolicyExt;
+
+    #[test]
+    fn three_digits_of_a_time_count() {
+        let rounded = |micros| three_digits(Duration::from_micros(micros)).as_micros();
+        let times = [0, 7, 999, 1_009, 1_000_000, 1_239_999, 250_000, u64::MAX];
+        assert_eq!(
+            times.map(rounded),
+            [0, 7, 999, 1_000, 1_000_000, 1_230_000, 250_000, 18_400_000_000_000_000_000]
+        );
+        assert_eq!(three_digits(Duration::MAX).as_micros(), rounded(u64::MAX));
+    }
+
+    #[test]
+    fn callers_with_similar_deadlines_have_one_policy() {
+        let queue = Algorithm::LeakyBucket { max_wait: Duration::from_secs(10) };
+        let own = Policy::new("p", Quota::per_second(5)).with_algorithm(queue);
+        let plan = Plan::try_new(own.clone().by(global())).unwrap();
+        let ask = Ask { policy: RuleNumber(0).into(), key: Key::from("ada"), cost: 1 };
+        let of = |millis| plan.waiting_until(&ask, Duration::from_millis(millis));
+        assert_eq!((of(10_000), of(60_000)), (own.clone(), own.clone()));
+        let (a, b) = (of(1_234), of(1_239));
+        assert!(std::ptr::eq(a.numbers(), b.numbers()), "none is made for the second");
+        assert_eq!(a.longest_wait(), Duration::from_millis(1_230));
+        assert_eq!((a.scope(), a.quota()), (own.scope(), own.quota()));
+        assert_eq!(of(0).longest_wait(), Duration::ZERO);
     }
 }

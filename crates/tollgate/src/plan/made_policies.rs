@@ -1,7 +1,8 @@
-//! Policies for quotas that requests bring along.
+//! Policies for quotas and deadlines that requests bring along.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tollgate_core::{Policy, Quota};
@@ -13,7 +14,7 @@ use super::item::Item;
 const SETS: usize = 512;
 const WAYS: usize = 8;
 
-/// The policies of the quotas of one rule that were used lately. A new one takes the place of that
+/// The policies of one rule that requests brought along lately. A new one takes the place of that
 /// in its set which was not used for the longest time. It is made again when it is wanted again:
 /// its state is in the store.
 #[derive(Debug)]
@@ -55,6 +56,8 @@ pub(crate) struct WantedPolicy {
     pub(crate) quota: Quota,
     /// The units that it leaves to others.
     pub(crate) leaves: u64,
+    /// The longest wait in the queue of a leaky bucket, if it is not that of the rule.
+    pub(crate) longest_wait: Option<Duration>,
 }
 
 impl MadePolicies {
@@ -105,7 +108,7 @@ mod tests {
     const RULE: RuleNumber = RuleNumber(0);
 
     fn wanted(limit: u64) -> WantedPolicy {
-        WantedPolicy { quota: Quota::per_minute(limit), leaves: 0 }
+        WantedPolicy { quota: Quota::per_minute(limit), leaves: 0, longest_wait: None }
     }
 
     fn policy(limit: u64) -> Option<Policy> {

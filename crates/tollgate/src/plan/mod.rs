@@ -76,8 +76,8 @@ struct PlannedPolicy {
 pub(crate) struct Needs {
     /// Some policies are for requests in flight.
     pub(crate) slots: bool,
-    /// Some policies may delay requests.
-    pub(crate) delays: bool,
+    /// Some policies may let requests wait.
+    pub(crate) waits: bool,
     /// Some policies are written into the fields of responses.
     pub(crate) fields: bool,
     /// Some keys may be blocked, also by a rule in shadow.
@@ -356,9 +356,10 @@ impl Needs {
     /// Those of enforced rules, and of the policies of all rules.
     fn of(rules: &[Rule], policies: &[PlannedPolicy]) -> Needs {
         let mut enforced = policies.iter().filter(|planned| planned.rule.0 < rules.len());
+        let slots = rules.iter().any(|rule| rule.policy().is_in_flight());
         Needs {
-            slots: rules.iter().any(|rule| rule.policy().is_in_flight()),
-            delays: enforced.clone().any(|planned| !planned.policy.longest_wait().is_zero()),
+            slots,
+            waits: slots || enforced.clone().any(|planned| !planned.policy.longest_wait().is_zero()),
             fields: enforced.any(|planned| planned.item.is_some()),
             blocks: policies.iter().any(|planned| planned.policy.numbers().denials_until_block().is_some()),
             lone_key: matches!(rules, [rule] if rule.is_only_a_key()),
