@@ -148,7 +148,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     }
 
     /// Blocks a key by a policy of [`Algorithm::Block`](crate::Algorithm::Block): see
-    /// [`PolicyNumbers::block`](crate::PolicyNumbers::block). `share` is the [`Verdict::share`] of the denial that was one too many.
+    /// [`PolicyNumbers::block`](crate::PolicyNumbers::block). `share` is the [`Verdict::share`] of
+    /// the denial that was one too many.
     ///
     /// A block that goes on is not started again, and ends when it would have.
     ///

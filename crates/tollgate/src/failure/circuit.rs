@@ -10,7 +10,7 @@ use super::settings::CircuitBreaker;
 
 /// Whether a request may ask the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(super) enum CircuitAnswer {
     Pass,
     /// Yes, as the probe with this number. Its result goes to [`Circuit::probed`].
     Probe(u32),
@@ -78,10 +78,10 @@ impl Circuit {
         }
     }
 
-    pub(super) fn admit(&mut self, now: Timestamp) -> Admission {
+    pub(super) fn admit(&mut self, now: Timestamp) -> CircuitAnswer {
         match self.phase {
-            Phase::Closed { .. } => Admission::Pass,
-            Phase::Open { until } | Phase::HalfOpen { until } if now < until => Admission::Refuse(until),
+            Phase::Closed { .. } => CircuitAnswer::Pass,
+            Phase::Open { until } | Phase::HalfOpen { until } if now < until => CircuitAnswer::Refuse(until),
             phase => {
                 // A probe without a result, such as one that its caller never polls, counts as
                 // failed and must not be the last.
@@ -90,12 +90,12 @@ impl Circuit {
                 }
                 self.probes = self.probes.wrapping_add(1);
                 self.phase = Phase::HalfOpen { until: now.saturating_add(self.wait(now)) };
-                Admission::Probe(self.probes)
+                CircuitAnswer::Probe(self.probes)
             }
         }
     }
 
-    /// Counts a failure of a request admitted by [`Admission::Pass`], if the circuit is closed.
+    /// Counts a failure of a request admitted by [`CircuitAnswer::Pass`], if the circuit is closed.
     /// Failures of the same `call` count once. `answered` returns the answers since the last
     /// failure and resets that count.
     pub(super) fn failed(&mut self, now: Timestamp, call: Option<u64>, answered: impl FnOnce() -> u32) {
@@ -167,7 +167,7 @@ mod tests {
     #[track_caller]
     fn refused_until(circuit: &mut Circuit, now: Timestamp) -> Timestamp {
         match circuit.admit(now) {
-            Admission::Refuse(until) => until,
+            CircuitAnswer::Refuse(until) => until,
             other => panic!("{other:?}"),
         }
     }
@@ -175,7 +175,7 @@ mod tests {
     #[track_caller]
     fn probe(circuit: &mut Circuit, now: Timestamp) -> u32 {
         match circuit.admit(now) {
-            Admission::Probe(number) => number,
+            CircuitAnswer::Probe(number) => number,
             other => panic!("{other:?}"),
         }
     }
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(circuit.refuses_until(), Some(Timestamp::MAX));
         probe(&mut circuit, Timestamp::MAX);
         circuit.probed(Timestamp::EPOCH, 1, Probed::Failed);
-        assert_eq!(circuit.admit(Timestamp::EPOCH), Admission::Refuse(Timestamp::MAX));
+        assert_eq!(circuit.admit(Timestamp::EPOCH), CircuitAnswer::Refuse(Timestamp::MAX));
     }
 
     #[test]

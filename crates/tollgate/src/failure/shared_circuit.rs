@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tollgate_core::{ErrorKind, StoreError, Timestamp};
 
-use super::circuit::{Admission, Circuit, Probed};
+use super::circuit::{Circuit, CircuitAnswer, Probed};
 use super::circuit_state::CircuitState;
 use super::event::Event;
 use super::settings::CircuitBreaker;
@@ -115,11 +115,11 @@ impl SharedCircuit {
             return Err(Timestamp::from_micros(until).saturating_since(now));
         }
         match self.change(|circuit| circuit.admit(now)) {
-            Admission::Pass => Ok(self.passing()),
-            Admission::Probe(number) => {
+            CircuitAnswer::Pass => Ok(self.passing()),
+            CircuitAnswer::Probe(number) => {
                 Ok(Role::Probe(Probe { circuit: Arc::clone(self), number, result: Probed::Abandoned }))
             }
-            Admission::Refuse(until) => Err(until.saturating_since(now)),
+            CircuitAnswer::Refuse(until) => Err(until.saturating_since(now)),
         }
     }
 

@@ -255,8 +255,8 @@ impl<S> RateLimitLayer<S> {
     /// nothing: its caller has left when its turn comes. Such a request is denied at once and takes
     /// no place in the queue. The headers `grpc-timeout` and `connect-timeout-ms` of gRPC and
     /// Connect count without this. Of several headers the shortest time counts, and of a time its
-    /// first three digits; a value that is no number of milliseconds is ignored. Waits for [slots](crate::Rule::wait_at_most) end with it
-    /// too. Other rules are not affected.
+    /// first three digits; a value that is no number of milliseconds is ignored. Waits for
+    /// [slots](crate::Rule::wait_at_most) end with it too. Other rules are not affected.
     ///
     /// # Panics
     /// If `name` is not a header name.
