@@ -53,8 +53,8 @@ pub enum Algorithm {
     /// to live. A request costs 0 or 1.
     InFlight,
     /// Refuses a key for a time, the window of the quota, once it is blocked. Otherwise it allows
-    /// each request and charges nothing. [`PolicyNumbers::block`](crate::PolicyNumbers::block) makes
-    /// policies of it.
+    /// each request and charges nothing.
+    /// [`PolicyNumbers::block`](crate::PolicyNumbers::block) makes policies of it.
     Block,
 }
 

@@ -36,19 +36,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         place: Option<Box<Waiting>>,
         live: &Arc<Live<S>>,
     ) -> Reply<Admission, Asking<S, Waited<Admission>>> {
-        match self.claims(asks) {
-            true => self.begin_claim(asks, deadline, place, live),
-            false => self.acquire(asks, Times::ONCE, deadline),
+        if !self.claims(asks) {
+            return self.acquire(asks, Times::ONCE, deadline);
         }
-    }
-
-    fn begin_claim(
-        self: &Arc<Self>,
-        asks: &[Ask],
-        deadline: Option<Duration>,
-        place: Option<Box<Waiting>>,
-        live: &Arc<Live<S>>,
-    ) -> Reply<Admission, Asking<S, Waited<Admission>>> {
         let Some(waits) = self.plan().waits(asks, deadline) else {
             return match self.ask(asks, deadline) {
                 Reply::Now(admission) => Reply::Now(admission),

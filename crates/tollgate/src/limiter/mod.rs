@@ -305,6 +305,10 @@ where
     /// - A queue belongs to a limiter and its clones, in one process. [`Limiter::check`] does not
     ///   wait in it, nor does a request that costs nothing or can never pass.
     ///
+    /// # Delays
+    /// A leaky bucket gives no place that is further ahead than the first three digits of what is
+    /// left of `at_most`: of 1,239 ms, no more than 1,230.
+    ///
     /// # Outages
     /// While the store is unavailable and a failure policy refuses, the caller waits too, unless
     /// [`Limiter::wait_for_store`] says otherwise. The first of a queue asks again after 50 ms, and
