@@ -48,8 +48,8 @@ impl<'a> Protocol<'a> {
     /// The protocol of a request; `None` of plain HTTP. Content types count for the method POST
     /// only: otherwise refusals could look like successes, in logs and to caches.
     pub(crate) fn of(head: &Head<'a>) -> Option<Protocol<'a>> {
-        let content_type = head.headers().get(header::CONTENT_TYPE).filter(|_| head.method() == Method::POST);
-        match content_type {
+        let is_post = head.method() == Method::POST;
+        match is_post.then(|| head.headers().get(header::CONTENT_TYPE)).flatten() {
             Some(value) if GrpcType::of(value.as_bytes()).is_some() => Some(Protocol::Grpc(value)),
             Some(value) if after(value.as_bytes(), b"application/connect+").is_some() => {
                 Some(Protocol::ConnectStream(value))
