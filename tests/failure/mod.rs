@@ -6,6 +6,7 @@ mod charges;
 mod contract;
 mod events;
 mod fallback;
+mod kept;
 mod log;
 mod policies;
 mod server;

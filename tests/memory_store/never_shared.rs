@@ -48,8 +48,8 @@ async fn block(store: &MemoryStore, key: &Key) -> Settled {
     settle(store, &guesses().numbers().block().unwrap(), key, (0, Stamp::default()), 1).await
 }
 
-const STARTED: Settled = Settled { charged: 1, debt: 0, forgiven: 0, unknown: 0 };
-const DROPPED: Settled = Settled { charged: 0, debt: 0, forgiven: 1, unknown: 0 };
+const STARTED: Settled = Settled { charged: 1, debt: 0, forgiven: 0, unknown: 0, kept: 0 };
+const DROPPED: Settled = Settled { charged: 0, debt: 0, forgiven: 1, unknown: 0, kept: 0 };
 
 #[tokio::test]
 async fn a_block_without_room_blocks_no_key_and_is_shown_and_counted() {
@@ -116,7 +116,7 @@ async fn no_block_takes_the_place_of_a_slot_a_debt_or_a_block() {
     assert!(passes(&store, &slots, &ada));
     // Nothing was granted, so this charge needs a place of its own.
     let settled = settle(&store, &tokens, &bob, (0, Stamp::default()), 8).await;
-    assert_eq!(settled, Settled { charged: 8, debt: 3, forgiven: 0, unknown: 0 });
+    assert_eq!(settled, Settled { charged: 8, debt: 3, forgiven: 0, ..Settled::default() });
     assert_eq!(block(&store, &eve).await, STARTED);
     for n in 0..100_u64 {
         assert_eq!(block(&store, &Key::from(n)).await, DROPPED);
@@ -149,7 +149,7 @@ async fn debt_without_room_is_forgiven_and_newcomers_do_not_wait_for_it() {
         for total in [30, 7] {
             let settled = settle(&store, &policy, &stream, (1, stamp), total).await;
             let more = if total == 30 { charged } else { 1 };
-            let expected = Settled { charged: more, debt: 0, forgiven: total - more, unknown: 0 };
+            let expected = Settled { charged: more, debt: 0, forgiven: total - more, ..Settled::default() };
             assert_eq!(settled, expected, "{algorithm:?}");
         }
         assert!(acquire(&used_up, &policy, &stream, charged).is_granted());

@@ -16,6 +16,7 @@ mod decided_at;
 mod denials;
 mod evictions;
 mod healing;
+mod kept;
 mod late_claims;
 mod life;
 mod load;

@@ -139,7 +139,7 @@ async fn what_a_class_used_beyond_its_estimate_is_charged_by_the_whole_quota() {
                 let settled = charge.settle(9).await;
                 assert_eq!(
                     settled,
-                    Settled { charged: 9, debt: 0, forgiven: 0, unknown: 0 },
+                    Settled { charged: 9, debt: 0, forgiven: 0, ..Settled::default() },
                     "{algorithm:?}"
                 );
                 assert!(batch.check(&Head::from(&request)).await.is_err());

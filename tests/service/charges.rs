@@ -86,7 +86,7 @@ async fn a_handler_settles_less_than_reserved() {
         let charge = charge_of_a_request(&layer).await;
         assert_eq!((charge.policy(), charge.reserved(), left(&layer).await), ("tokens", 500, 500));
         let settled = charge.settle(137).await;
-        assert_eq!(settled, Settled { charged: 137, debt: 0, forgiven: 0, unknown: 0 }, "{algorithm:?}");
+        assert_eq!(settled, Settled { charged: 137, ..Settled::default() }, "{algorithm:?}");
         assert_eq!(left(&layer).await, 863);
         assert_eq!(charge.clone().settle(900).await, Settled::default(), "the first counts");
         assert_eq!((left(&layer).await, charge.reserved()), (863, 0));
@@ -95,8 +95,8 @@ async fn a_handler_settles_less_than_reserved() {
 
 #[tokio::test]
 async fn what_exceeds_the_quota_is_owed_up_to_one_more_capacity() {
-    let all_is_owed = Settled { charged: 1_800, debt: 800, forgiven: 0, unknown: 0 };
-    let some_is_forgiven = Settled { charged: 2_000, debt: 1_000, forgiven: 1_600, unknown: 0 };
+    let all_is_owed = Settled { charged: 1_800, debt: 800, forgiven: 0, ..Settled::default() };
+    let some_is_forgiven = Settled { charged: 2_000, debt: 1_000, forgiven: 1_600, ..Settled::default() };
     let cases = [(450, all_is_owed), (900, some_is_forgiven)];
     for (algorithm, (used, expected)) in
         each_algorithm().flat_map(|algorithm| cases.map(|case| (algorithm, case)))
@@ -226,7 +226,7 @@ async fn a_charge_is_extended_while_there_is_room() {
     charge.extend(40).await.unwrap();
     let denial = charge.extend(40).await.unwrap_err();
     assert_eq!((denial.violated().collect::<Vec<_>>(), charge.reserved()), (vec!["tokens"], 80));
-    assert_eq!(charge.settle(70).await, Settled { charged: 70, debt: 0, forgiven: 0, unknown: 0 });
+    assert_eq!(charge.settle(70).await, Settled { charged: 70, ..Settled::default() });
     assert_eq!(left(&layer).await, 30);
 }
 
@@ -288,7 +288,10 @@ async fn an_exempt_request_has_a_charge_that_costs_nothing() {
     let service = works(&layer, |charges| {
         let charge = charges.of("tokens").unwrap();
         assert!(now(charge.extend(1_000)).is_ok());
-        assert_eq!(now(charge.settle(1_000)), Settled { charged: 0, debt: 0, forgiven: 1_000, unknown: 0 });
+        assert_eq!(
+            now(charge.settle(1_000)),
+            Settled { charged: 0, debt: 0, forgiven: 1_000, ..Settled::default() }
+        );
         done()
     });
     service.oneshot(ada()).await.unwrap();

@@ -119,7 +119,7 @@ impl Oracle {
         // Of that room, one capacity is debt.
         let debt = charged - charged.min((room - capacity).max(0));
         let [charged, debt] = [charged, debt].map(|units| u64::try_from(units).expect("at most `units`"));
-        Settled { charged, debt, forgiven: units - charged, unknown: 0 }
+        Settled { charged, debt, forgiven: units - charged, ..Settled::default() }
     }
 
     /// The wait for `units`.

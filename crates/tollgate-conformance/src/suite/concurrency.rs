@@ -167,7 +167,7 @@ pub(super) async fn concurrent_charges_and_requests_are_counted_once(case: &Case
         case.same(&format!("all are charged of {}", policy.name()), charged, HALF);
         case.same(&format!("what exceeds the limit is debt of {}", policy.name()), debt, taken);
         let charged = HALF - taken;
-        let rest_due = Settled { charged, debt: charged, forgiven: 3 * HALF - charged, unknown: 0 };
+        let rest_due = Settled { charged, debt: charged, forgiven: 3 * HALF - charged, ..Settled::default() };
         case.same(&format!("the rest of the debt of {}", policy.name()), rest, rest_due);
     }
 }

@@ -17,6 +17,9 @@ pub struct Settled {
     /// they are not: units that were used beyond the grant, or units of the grant that were not
     /// used.
     pub unknown: u64,
+    /// The units of a correction that the store did not execute, and that is sent once it answers
+    /// again. Dropped if that is too late.
+    pub kept: u64,
 }
 
 impl Settled {
@@ -30,6 +33,12 @@ impl Settled {
     pub fn unanswered(grants: &[Grant<'_>], total: u64) -> Settled {
         let granted = granted(grants);
         Settled { charged: granted.min(total), unknown: granted.abs_diff(total), ..Settled::default() }
+    }
+
+    /// That of grants whose correction to `total` was not executed, and is sent later.
+    pub fn kept(grants: &[Grant<'_>], total: u64) -> Settled {
+        let Settled { charged, unknown: kept, .. } = Settled::unanswered(grants, total);
+        Settled { charged, kept, ..Settled::default() }
     }
 }
 

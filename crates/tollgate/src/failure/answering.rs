@@ -17,6 +17,7 @@ use tollgate_core::{
 use super::by_share::ByShare;
 use super::event::Event;
 use super::fixed::Fixed;
+use super::kept::{self, CorrectionCounts, Kept, ToKeep};
 use super::outage::Outage;
 use super::substitute::{GrantSet, Substitute};
 
@@ -28,24 +29,26 @@ pub struct Answering<S, F> {
     store: S,
     substitute: F,
     outage: Outage,
+    /// What the store has not executed, if that is kept.
+    kept: Option<Arc<Kept<S>>>,
 }
 
 impl<S: Store> Answering<S, Fixed> {
     pub(crate) fn open(store: S) -> Answering<S, Fixed> {
         let outage = Outage::new("requests pass without limit", Source::FailurePolicy);
-        Answering { store, substitute: Fixed::OPEN, outage }
+        Answering { store, substitute: Fixed::OPEN, outage, kept: None }
     }
 
     pub(crate) fn closed(store: S) -> Answering<S, Fixed> {
         let outage = Outage::new("requests are refused", Source::FailurePolicy);
-        Answering { store, substitute: Fixed::CLOSED, outage }
+        Answering { store, substitute: Fixed::CLOSED, outage, kept: None }
     }
 }
 
 impl<S: Store, F: Store<Error = Infallible>> Answering<S, ByShare<F>> {
     pub(crate) fn by_share(store: S, fallback: F, share: Share) -> Answering<S, ByShare<F>> {
         let outage = Outage::new("a share of each quota is granted here", Source::Fallback);
-        Answering { store, substitute: ByShare::new(fallback, share), outage }
+        Answering { store, substitute: ByShare::new(fallback, share), outage, kept: None }
     }
 
     /// Grants at least one unit to each key while the store fails. Without this, a policy of which
@@ -78,6 +81,49 @@ impl<S: Store, F: Substitute> Answering<S, F> {
         Answering { outage: self.outage.observe(observe), ..self }
     }
 
+    /// Keeps corrections that the store has not executed, at most that many, and sends them once it
+    /// answers again: refunds, releases of [slots](crate::Slot), and units that were used beyond
+    /// their estimate. Without this, an outage forgives what it was not asked to charge, refunds
+    /// stay charged, and slots are held until their time to live ends.
+    ///
+    /// Only corrections of what the store itself has granted are kept, and none that it may have
+    /// executed. Charges merge by policy and key, refunds by their grant. Each is dropped once it
+    /// changes nothing any more: when its window is over by the clock of this process, or its units
+    /// are refilled. Beyond `most`, new ones are refused, as if they were not kept. A
+    /// [reset](crate::Limiter::reset) forgets those of its key.
+    ///
+    /// They are kept in memory: a process that ends loses them. A correction takes about 200 bytes.
+    /// The store is asked again after 100 ms, and every two seconds at the latest, in a task of the
+    /// tokio runtime, which needs a timer. Call this before cloning.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{CircuitBreaker, MemoryStore, RateLimitLayer, Share, StoreExt};
+    /// # use tollgate::Quota;
+    ///
+    /// # let redis = MemoryStore::new();
+    /// let store = redis
+    ///     .timeout(Duration::from_millis(250))
+    ///     .circuit_breaker(CircuitBreaker::default())
+    ///     .fall_back_to(MemoryStore::new(), Share::new(1, 3))
+    ///     .keep_corrections(10_000);
+    /// let kept = store.clone();
+    /// # let _ =
+    /// RateLimitLayer::per_ip(Quota::per_minute(100)).store(store);
+    /// // Later, for a gauge:
+    /// assert_eq!(kept.kept_corrections().waiting, 0);
+    /// ```
+    #[must_use]
+    pub fn keep_corrections(self, most: usize) -> Answering<S, F> {
+        Answering { kept: Some(Kept::new(self.store.clone(), most)), ..self }
+    }
+
+    /// Returns what became of the corrections that are [kept](Answering::keep_corrections): all
+    /// zero if none are. Clones share them.
+    pub fn kept_corrections(&self) -> CorrectionCounts {
+        self.kept.as_ref().map(|kept| kept.counts()).unwrap_or_default()
+    }
+
     /// Splits grants into those of the substitute and those of the store.
     fn by_maker<'a>(&self, grants: &[Grant<'a>]) -> (GrantSet<'a>, GrantSet<'a>) {
         grants.iter().copied().partition(|grant| self.substitute.made(grant.share))
@@ -91,10 +137,30 @@ impl<S: Store, F: Substitute> Answering<S, F> {
     ) -> impl Future<Output = Settled> + Send + use<S, F> {
         let (settled, outage) = (self.store.settle(grants, total), self.outage.clone());
         let (unchanged, unanswered) = (Settled::unchanged(grants, total), Settled::unanswered(grants, total));
+        let may_be_kept = Settled::kept(grants, total);
+        let to_keep = ToKeep::new(self.kept.as_ref(), || kept::corrections(grants, total));
         async move {
             let answer = settled.await;
             outage.record(&answer);
-            answer.unwrap_or_else(|error| if error.executed_nothing() { unchanged } else { unanswered })
+            match answer {
+                Ok(settled) => settled,
+                Err(error) if !error.executed_nothing() => unanswered,
+                Err(_) if to_keep.keep() => may_be_kept,
+                Err(_) => unchanged,
+            }
+        }
+    }
+
+    /// Refunds grants of the store.
+    fn refund_in_store(&self, grants: &[Grant<'_>]) -> impl Future<Output = ()> + Send + use<S, F> {
+        let (refunded, outage) = (self.store.refund(grants), self.outage.clone());
+        let to_keep = ToKeep::new(self.kept.as_ref(), || kept::refunds(grants));
+        async move {
+            let answer = refunded.await;
+            outage.record(&answer);
+            if answer.is_err_and(|error| error.executed_nothing()) {
+                to_keep.keep();
+            }
         }
     }
 }
@@ -126,13 +192,14 @@ impl<S: Store, F: Substitute> Store for Answering<S, F> {
     fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<S, F> {
         let (of_substitute, of_store) = self.by_maker(grants);
         let first = (!of_substitute.is_empty()).then(|| self.substitute.refund(&of_substitute));
-        let second =
-            recorded(self.outage.clone(), (!of_store.is_empty()).then(|| self.store.refund(&of_store)));
+        let second = (!of_store.is_empty()).then(|| self.refund_in_store(&of_store));
         async move {
             if let Some(first) = first {
                 first.await?;
             }
-            second.await;
+            if let Some(second) = second {
+                second.await;
+            }
             Ok(())
         }
     }
@@ -162,7 +229,7 @@ impl<S: Store, F: Substitute> Store for Answering<S, F> {
             };
             let newest = if is_of_substitute { first } else { second };
             let (charged, unknown) = (first.charged + second.charged, first.unknown + second.unknown);
-            Ok(Settled { charged, unknown, ..newest })
+            Ok(Settled { charged, unknown, kept: second.kept, ..newest })
         }
     }
 
@@ -204,6 +271,9 @@ impl<S: Store, F: Substitute> Store for Answering<S, F> {
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<S, F> {
+        if let Some(kept) = &self.kept {
+            kept.forget(key, policies);
+        }
         let first = self.substitute.reset(key, policies);
         let second = recorded(self.outage.clone(), Some(self.store.reset(key, policies)));
         async move {
@@ -228,7 +298,7 @@ impl<S: Store, F: Substitute> Store for Answering<S, F> {
     /// Nothing watches it: what is dropped in shadow is no outage.
     fn in_shadow(&self) -> Answering<S, F> {
         let (store, substitute) = (self.store.in_shadow(), self.substitute.in_shadow());
-        Answering { store, substitute, outage: Outage::unwatched() }
+        Answering { store, substitute, outage: Outage::unwatched(), kept: None }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

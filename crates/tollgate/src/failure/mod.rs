@@ -105,11 +105,12 @@
 //! - Under `fail_open` and `fail_closed`, the [`Report`](crate::Report) of a
 //!   [look](crate::Limiter::look), or of a request that passed, has no statuses. Under a fallback
 //!   it shows the share: [`Report::share`](crate::Report::share).
-//! - What the store granted cannot be [refunded](crate::Permit::refund) to it and stays charged. A
-//!   [reset](crate::Limiter::reset) does not reach the store. An open circuit refuses both until
-//!   the next probe is due. What a fallback granted is refunded
-//!   to the fallback, even if the store is back. What passed open has no refund: no charge is
-//!   known.
+//! - What the store granted cannot be [refunded](crate::Permit::refund) to it and stays charged,
+//!   and what was used beyond an estimate is forgiven: unless
+//!   [corrections are kept](Answering::keep_corrections) until the store is back. A
+//!   [reset](crate::Limiter::reset) does not reach the store. An open circuit refuses all of these
+//!   until the next probe is due. What a fallback granted is refunded to the fallback, even if the
+//!   store is back. What passed open has no refund: no charge is known.
 //! - A request that costs nothing passes, as always.
 //!
 //! # Events
@@ -154,6 +155,7 @@ mod fixed;
 mod guard;
 mod guard_error;
 mod guarding;
+mod kept;
 #[cfg(feature = "tracing")]
 mod log;
 mod outage;
@@ -173,5 +175,6 @@ pub use event::Event;
 pub use fixed::Fixed;
 pub use guard::Guarded;
 pub use guard_error::GuardError;
+pub use kept::CorrectionCounts;
 pub use settings::CircuitBreaker;
 pub use shared_circuit::CircuitView;

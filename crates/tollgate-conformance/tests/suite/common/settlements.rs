@@ -67,7 +67,7 @@ pub(super) fn settle(store: &OneLock, grants: &[Grant<'_>], total: u64) -> Settl
                 charged: settled.charged + charged,
                 debt: settled.debt + charged,
                 forgiven,
-                unknown: 0,
+                ..Settled::default()
             };
         }
         Mistake::NoDebtIsReported => return Settled { debt: 0, ..settled },

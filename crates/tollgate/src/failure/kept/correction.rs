@@ -1,0 +1,108 @@
+//! One correction: what it changes, and how long that makes sense.
+
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate_core::{Algorithm, Grant, Key, Policy, Share, Stamp, Store, Timestamp};
+
+use crate::time::YEAR;
+
+/// Corrections with their units, and the stamp of the newest grant that each corrects.
+pub(in crate::failure) type Corrections = SmallVec<[(Correction, u64, Stamp); 1]>;
+
+/// What is corrected. Charges merge by policy and key, refunds by their grant too.
+#[derive(Clone, Debug)]
+pub(in crate::failure) struct Correction {
+    policy: Policy,
+    key: Key,
+    /// Of the grant that is refunded. `None` of a charge.
+    stamp: Option<Stamp>,
+    share: Option<Share>,
+}
+
+/// How many units, and until when.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    pub(super) units: u64,
+    pub(super) until: Timestamp,
+}
+
+impl Correction {
+    fn new(grant: &Grant<'_>, stamp: Option<Stamp>) -> Correction {
+        Correction { policy: grant.policy.clone(), key: grant.key.clone(), stamp, share: grant.share }
+    }
+
+    pub(super) fn is_of(&self, policy: &Policy, key: &Key) -> bool {
+        self.key == *key && self.policy.scope() == policy.scope()
+    }
+
+    /// When it changes nothing any more: the window that was charged is over, or the units are
+    /// refilled. The times of the store count as those of this process.
+    pub(super) fn ends(&self, stamp: Stamp, now: Timestamp) -> Timestamp {
+        let policy = &self.policy;
+        let window = policy.quota().window();
+        let begun = Some(stamp.micros()).filter(|us| *us > 0).map(Timestamp::from_micros);
+        match policy.algorithm() {
+            Algorithm::FixedWindow { .. } => begun.unwrap_or(now).saturating_add(window),
+            // Its stamp is the end.
+            Algorithm::CalendarWindow { boundaries } => {
+                begun.unwrap_or_else(|| Timestamp::from_micros(boundaries.around(now)[2]))
+            }
+            Algorithm::Gcra | Algorithm::LeakyBucket { .. } => {
+                // As much again may be debt.
+                now.saturating_add(2 * Duration::from_micros(policy.numbers().horizon().0))
+            }
+            Algorithm::InFlight => now.saturating_add(policy.ttl().unwrap_or(YEAR)),
+            // Windows that slide, with what counts for longer than one.
+            _ => now.saturating_add(2 * window),
+        }
+    }
+
+    pub(super) async fn send<S: Store>(&self, store: &S, units: u64) -> Result<(), S::Error> {
+        let Correction { policy, key, stamp, share } = self;
+        let grant = |units, stamp| Grant { policy, key, units, stamp, share: *share };
+        match stamp {
+            Some(stamp) => store.refund(&[grant(units, *stamp)]).await,
+            // To a grant of no units, which no refund looks for.
+            None => store.settle(&[grant(0, Stamp::default())], units).await.map(|_| ()),
+        }
+    }
+}
+
+impl PartialEq for Correction {
+    fn eq(&self, other: &Correction) -> bool {
+        self.is_of(&other.policy, &other.key) && self.stamp == other.stamp && self.share == other.share
+    }
+}
+
+impl Eq for Correction {}
+
+impl Hash for Correction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.policy.numbers().scope_hash(), &self.key, self.stamp).hash(state);
+    }
+}
+
+/// That of refunds.
+pub(in crate::failure) fn refunds(grants: &[Grant<'_>]) -> Corrections {
+    let some = grants.iter().filter(|grant| grant.units > 0);
+    some.map(|grant| (Correction::new(grant, Some(grant.stamp)), grant.units, grant.stamp)).collect()
+}
+
+/// That of a settlement. None of what a policy without debt would have to charge.
+pub(in crate::failure) fn corrections(grants: &[Grant<'_>], total: u64) -> Corrections {
+    let granted = grants.iter().fold(0_u64, |sum, grant| sum.saturating_add(grant.units));
+    if total > granted {
+        let newest = grants.last().filter(|newest| newest.policy.numbers().with_debt().is_some());
+        let charge = |newest: &Grant<'_>| (Correction::new(newest, None), total - granted, newest.stamp);
+        return newest.map(charge).into_iter().collect();
+    }
+    let mut unused = granted - total;
+    let newest_first = grants.iter().rev().map(|grant| {
+        let units = grant.units.min(unused);
+        unused -= units;
+        Grant { units, ..*grant }
+    });
+    refunds(&newest_first.collect::<SmallVec<[Grant<'_>; 1]>>())
+}

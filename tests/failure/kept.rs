@@ -1,0 +1,314 @@
+//! Corrections that a failing store has not executed are kept, and sent once it answers.
+
+#![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tollgate::failure::{Answering, CorrectionCounts, Fixed, Guarded};
+use tollgate::store::Settled;
+use tollgate::time::{Clock, ManualClock};
+use tollgate::{Algorithm, Key, Limiter, MemoryStore, Permit, Policy, Share, StoreExt};
+use tollgate_conformance::random::Random;
+use tollgate_test_servers::short_or_long;
+use tollgate_tests::{
+    Connection, EVERY_ALGORITHM, Failing, Fault, a_minute, keeps_the_contract, per_minute, store,
+};
+
+use crate::failure::{FAILURES, TIMEOUT};
+
+/// The store is not asked, so nothing is executed.
+const REFUSED: Connection = Connection::Fails(Fault::Refused);
+/// Longer than the longest pause between two attempts.
+const PAUSE: Duration = Duration::from_secs(3);
+
+type Keeping = Answering<Guarded<Failing>, Fixed>;
+
+fn key(name: &str) -> Key {
+    Key::from(name)
+}
+
+/// A store that stands still at the time of this process, by whose clock windows are over.
+fn failing() -> Failing {
+    Failing::new(store(&ManualClock::new(Clock::system().now())), Connection::Works)
+}
+
+fn keeping(inner: &Failing, most: usize) -> Keeping {
+    inner.clone().timeout(TIMEOUT).fail_closed().keep_corrections(most)
+}
+
+fn tokens(store: &Keeping, algorithm: Algorithm) -> Limiter<Keeping> {
+    Limiter::new([a_minute("tokens", algorithm, 1_000)]).store(store.clone())
+}
+
+async fn reserve(limiter: &Limiter<Keeping>, name: &str, units: u64) -> Permit {
+    limiter.check(&key(name), units).await.unwrap()
+}
+
+async fn left(limiter: &Limiter<Keeping>, name: &str) -> u64 {
+    limiter.look(&key(name)).await.unwrap().statuses()[0].remaining()
+}
+
+/// How many wait, were sent, expired, were refused, and are unknown.
+fn counts(store: &Keeping) -> [u64; 5] {
+    let CorrectionCounts { waiting, sent, expired, refused, unknown, .. } = store.kept_corrections();
+    [waiting as u64, sent, expired, refused, unknown]
+}
+
+/// Settles a charge of 400 tokens during an outage.
+async fn settle_later(inner: &Failing, limiter: &Limiter<Keeping>, name: &str, total: u64) -> Settled {
+    let mut permit = reserve(limiter, name, 400).await;
+    inner.set(REFUSED);
+    let settled = permit.charge("tokens").settle(total).await;
+    inner.set(Connection::Works);
+    settled
+}
+
+fn kept(charged: u64, kept: u64) -> Settled {
+    Settled { charged, kept, ..Settled::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn corrections_of_each_algorithm_are_sent_once_the_store_answers() {
+    for algorithm in EVERY_ALGORITHM {
+        let inner = failing();
+        let store = keeping(&inner, 10);
+        let limiter = tokens(&store, algorithm);
+        assert_eq!(settle_later(&inner, &limiter, "ada", 137).await, kept(137, 263), "{algorithm:?}");
+        assert_eq!(store.kept_corrections().waiting, 1, "{algorithm:?}");
+        assert_eq!(left(&limiter, "ada").await, 600, "{algorithm:?}");
+        sleep(PAUSE).await;
+        assert_eq!(left(&limiter, "ada").await, 863, "{algorithm:?}");
+        let has_debt = !matches!(algorithm, Algorithm::LeakyBucket { .. });
+        let expected = match has_debt {
+            true => kept(400, 50),
+            false => Settled { charged: 400, forgiven: 50, ..Settled::default() },
+        };
+        assert_eq!(settle_later(&inner, &limiter, "ada", 450).await, expected, "{algorithm:?}");
+        sleep(PAUSE).await;
+        assert_eq!(left(&limiter, "ada").await, if has_debt { 413 } else { 463 }, "{algorithm:?}");
+        assert_eq!(counts(&store), [0, 1 + u64::from(has_debt), 0, 0, 0], "{algorithm:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_is_refunded_in_an_outage_is_refunded_after_it() {
+    let inner = failing();
+    let limiter = tokens(&keeping(&inner, 10), Algorithm::Gcra);
+    let permit = reserve(&limiter, "ada", 400).await;
+    inner.set(REFUSED);
+    permit.refund().await;
+    sleep(10 * PAUSE).await;
+    inner.set(Connection::Works);
+    sleep(PAUSE).await;
+    assert_eq!(left(&limiter, "ada").await, 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_is_released_in_an_outage_is_free_after_it() {
+    let inner = failing();
+    let store = keeping(&inner, 10);
+    let exports = Limiter::new([Policy::in_flight("exports", 1)]).store(store.clone());
+    let permit = exports.check(&key("ada"), 1).await.unwrap();
+    inner.set(REFUSED);
+    drop(permit);
+    assert_eq!(store.kept_corrections().waiting, 1);
+    inner.set(Connection::Works);
+    assert!(exports.check(&key("ada"), 1).await.is_err(), "it is not released yet");
+    sleep(PAUSE).await;
+    assert!(exports.check(&key("ada"), 1).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn charges_merge_by_key_and_keep_their_sum() {
+    let inner = failing();
+    let store = keeping(&inner, 2);
+    let limiter = tokens(&store, Algorithm::Gcra);
+    let mut permits = Vec::new();
+    for name in ["ada", "ada", "ada", "bob"] {
+        permits.push(reserve(&limiter, name, 100).await);
+    }
+    inner.set(REFUSED);
+    for permit in &mut permits {
+        assert_eq!(permit.charge("tokens").settle(110).await, kept(100, 10));
+    }
+    assert_eq!(store.kept_corrections().waiting, 2);
+    inner.set(Connection::Works);
+    sleep(PAUSE).await;
+    assert_eq!((left(&limiter, "ada").await, left(&limiter, "bob").await), (670, 890));
+}
+
+#[tokio::test(start_paused = true)]
+async fn beyond_the_bound_the_newest_is_refused_and_counted() {
+    let inner = failing();
+    let store = keeping(&inner, 1);
+    let limiter = tokens(&store, Algorithm::Gcra);
+    let (mut ada, mut bob) = (reserve(&limiter, "ada", 100).await, reserve(&limiter, "bob", 100).await);
+    inner.set(REFUSED);
+    assert_eq!(ada.charge("tokens").settle(110).await, kept(100, 10));
+    let forgiven = Settled { charged: 100, forgiven: 10, ..Settled::default() };
+    assert_eq!(bob.charge("tokens").settle(110).await, forgiven);
+    assert_eq!(counts(&store), [1, 0, 0, 1, 0]);
+    inner.set(Connection::Works);
+    sleep(PAUSE).await;
+    assert_eq!((left(&limiter, "ada").await, left(&limiter, "bob").await), (890, 900));
+}
+
+/// A correction that may have been executed is not sent again.
+#[tokio::test(start_paused = true)]
+async fn what_may_have_been_executed_is_never_kept() {
+    for failure in FAILURES {
+        let inner = failing();
+        let store = keeping(&inner, 10);
+        let limiter = tokens(&store, Algorithm::Gcra);
+        let mut permit = reserve(&limiter, "ada", 400).await;
+        inner.set(failure);
+        let settled = permit.charge("tokens").settle(137).await;
+        assert_eq!(settled, Settled { charged: 137, unknown: 263, ..Settled::default() }, "{failure:?}");
+        assert_eq!(store.kept_corrections(), CorrectionCounts::default(), "{failure:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_later_and_not_answered_is_counted_as_unknown() {
+    let inner = failing();
+    let store = keeping(&inner, 10);
+    let limiter = tokens(&store, Algorithm::Gcra);
+    assert_eq!(settle_later(&inner, &limiter, "ada", 137).await, kept(137, 263));
+    inner.set(Connection::Fails(Fault::Unreachable));
+    sleep(PAUSE).await;
+    assert_eq!(counts(&store), [0, 0, 0, 0, 1]);
+    inner.set(Connection::Works);
+    sleep(10 * PAUSE).await;
+    assert_eq!(left(&limiter, "ada").await, 600);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_the_corrections_of_its_key() {
+    let inner = failing();
+    let store = keeping(&inner, 10);
+    let limiter = tokens(&store, Algorithm::Gcra);
+    let (mut ada, mut bob) = (reserve(&limiter, "ada", 100).await, reserve(&limiter, "bob", 100).await);
+    inner.set(REFUSED);
+    ada.charge("tokens").settle(500).await;
+    bob.charge("tokens").settle(500).await;
+    inner.set(Connection::Works);
+    limiter.reset(&key("ada")).await;
+    sleep(PAUSE).await;
+    assert_eq!((left(&limiter, "ada").await, left(&limiter, "bob").await), (1_000, 500));
+}
+
+/// Their windows, by the clock of the store, were over long ago.
+#[tokio::test(start_paused = true)]
+async fn a_charge_is_dropped_when_its_window_is_over() {
+    for algorithm in [Algorithm::FIXED_WINDOW, Algorithm::FIXED_WINDOW_ALIGNED] {
+        let inner = Failing::new(store(&tollgate_tests::clock()), Connection::Works);
+        let store = keeping(&inner, 10);
+        let limiter = tokens(&store, algorithm);
+        settle_later(&inner, &limiter, "ada", 450).await;
+        sleep(PAUSE).await;
+        assert_eq!(left(&limiter, "ada").await, 600, "{algorithm:?}");
+        assert_eq!(counts(&store), [0, 0, 1, 0, 0], "{algorithm:?}");
+    }
+}
+
+/// As the docs of the method say.
+#[tokio::test(start_paused = true)]
+async fn what_a_fallback_granted_is_corrected_there_and_not_kept() {
+    let inner = failing();
+    let store = inner.clone().timeout(TIMEOUT).fall_back_to(MemoryStore::new(), Share::WHOLE);
+    let store = store.keep_corrections(10);
+    let limiter = Limiter::new([per_minute("tokens", 1_000)]).store(store.clone());
+    inner.set(REFUSED);
+    let mut permit = limiter.check(&key("ada"), 400).await.unwrap();
+    assert_eq!(permit.charge("tokens").settle(450).await.kept, 0);
+    assert_eq!(store.kept_corrections(), CorrectionCounts::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_once_all_handles_of_the_store_are_gone() {
+    let inner = failing();
+    let store = keeping(&inner, 10);
+    let limiter = tokens(&store, Algorithm::Gcra);
+    let mut permit = reserve(&limiter, "ada", 400).await;
+    inner.set(REFUSED);
+    permit.charge("tokens").settle(450).await;
+    sleep(10 * PAUSE).await;
+    drop((store, limiter, permit));
+    sleep(PAUSE).await;
+    let asked = inner.asked();
+    sleep(10 * PAUSE).await;
+    assert_eq!(inner.asked(), asked);
+}
+
+/// The first task that sends ends when all is sent, and another begins.
+#[tokio::test(start_paused = true)]
+async fn a_second_outage_is_made_good_as_the_first() {
+    let inner = failing();
+    let store = keeping(&inner, 10);
+    let limiter = tokens(&store, Algorithm::Gcra);
+    for outage in 1..=3 {
+        assert_eq!(settle_later(&inner, &limiter, "ada", 300).await, kept(300, 100));
+        sleep(PAUSE).await;
+        assert_eq!(left(&limiter, "ada").await, 1_000 - 300 * outage);
+    }
+}
+
+/// The clock stands still, so that time gives nothing back.
+#[tokio::test(start_paused = true)]
+async fn random_histories_over_outages_end_as_without_them() {
+    for seed in 0..short_or_long(200, 10_000) {
+        let mut random = Random::new(seed);
+        let algorithm = random.one_of(&[Algorithm::Gcra, Algorithm::FIXED_WINDOW, Algorithm::SLIDING_LOG]);
+        let inner = failing();
+        let kept = keeping(&inner, 1_000);
+        let limiters = [tokens(&kept, algorithm), tokens(&keeping(&failing(), 0), algorithm)];
+        let (mut is_out, mut permits) = (false, Vec::new());
+        for _ in 0..40 {
+            match random.below(5) {
+                0 => is_out = !is_out,
+                1 | 2 if !is_out => {
+                    let (name, units) = (random.one_of(&["ada", "bob"]), 1 + random.below(9));
+                    let [first, second] = &limiters;
+                    let each = [reserve(first, name, units).await, reserve(second, name, units).await];
+                    permits.push((each, units));
+                }
+                _ if permits.is_empty() => {}
+                choice => {
+                    let (each, units) =
+                        permits.swap_remove(random.small(0, u32::MAX) as usize % permits.len());
+                    let total = random.below(3 * units);
+                    for mut permit in each {
+                        match choice {
+                            3 => permit.refund().await,
+                            _ => drop(permit.charge("tokens").settle(total).await),
+                        }
+                    }
+                }
+            }
+            inner.set(if is_out { REFUSED } else { Connection::Works });
+            if random.below(4) == 0 {
+                sleep(PAUSE).await;
+            }
+        }
+        inner.set(Connection::Works);
+        sleep(PAUSE).await;
+        for name in ["ada", "bob"] {
+            let [first, second] = &limiters;
+            assert_eq!(left(first, name).await, left(second, name).await, "seed {seed}, {name}");
+        }
+        assert_eq!(kept.kept_corrections().refused, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_store_that_keeps_corrections_keeps_the_contract() {
+    fn memory(clock: Clock) -> MemoryStore {
+        MemoryStore::builder().clock(clock).build()
+    }
+    keeps_the_contract(|clock| memory(clock).fail_closed().keep_corrections(10));
+    keeps_the_contract(|clock| {
+        let store: Answering<MemoryStore, _> = memory(clock).fall_back_to(MemoryStore::new(), Share::WHOLE);
+        store.keep_corrections(10).boxed()
+    });
+}
