@@ -12,6 +12,7 @@ mod calls;
 mod cluster;
 mod connect;
 mod contract;
+mod credentials;
 mod decided_at;
 mod denials;
 mod evictions;

@@ -19,35 +19,35 @@ use tollgate_test_servers::{Kind, Sentinel, Server};
 use crate::redis::{eventually, prefix, shared, try_acquire};
 
 /// Signs certificates.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key.
-struct Identity {
+pub(super) struct Identity {
     certificate: rcgen::Certificate,
     key: KeyPair,
 }
 
 impl Authority {
-    fn new() -> Authority {
+    pub(super) fn new() -> Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    fn identity(&self, name: &str) -> Identity {
+    pub(super) fn identity(&self, name: &str) -> Identity {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();
         Identity { certificate: params.signed_by(&key, &self.0).unwrap(), key }
     }
 
-    fn pem(&self) -> String {
+    pub(super) fn pem(&self) -> String {
         self.0.pem()
     }
 }
 
 /// Opens a port that speaks TLS in front of a server. With an authority it requires client
 /// certificates.
-async fn before(server: &Server, identity: Identity, callers: Option<&Authority>) -> SocketAddr {
+pub(super) async fn before(server: &Server, identity: Identity, callers: Option<&Authority>) -> SocketAddr {
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap();

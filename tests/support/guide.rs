@@ -25,6 +25,7 @@ chapters! {
     keys = "keys.md"
     layers = "layers.md"
     limits_from_rows = "limits_from_rows.md"
+    operating = "operating.md"
     outages = "outages.md"
     proxies = "recipes/proxies.md"
     rules_from_a_file = "rules_from_a_file.md"

@@ -12,7 +12,7 @@ use crate::commit::{CallContext, Commit, ServerClocks};
 use crate::error::Error;
 use crate::link::tls::Certificates;
 use crate::link::topology::Topology;
-use crate::link::{Link, QUESTIONS, Timeouts};
+use crate::link::{Connecting, Credentials, CredentialsSource, Link, QUESTIONS, Timeouts};
 use crate::startup_check;
 use crate::store::RedisStore;
 use crate::wire::layout::SlidingLogLayout;
@@ -35,6 +35,7 @@ pub struct RedisStoreBuilder {
     clock: Option<Clock>,
     certificates: Certificates,
     sentinel_credentials: Option<(String, String)>,
+    credentials: Option<Arc<CredentialsSource>>,
 }
 
 impl RedisStore {
@@ -84,6 +85,7 @@ impl RedisStoreBuilder {
             clock: None,
             certificates: Certificates::default(),
             sentinel_credentials: None,
+            credentials: None,
         }
     }
 
@@ -177,6 +179,53 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Takes user and password from a source instead of the URL, for passwords that change while
+    /// the store runs: tokens of ElastiCache, Azure or Google Cloud, and secrets that are rotated.
+    ///
+    /// `source` is asked before each connection, to servers, nodes of a Cluster and the master that
+    /// Sentinels name. A token that it says is [valid for](Credentials::valid_for) a time is kept
+    /// until the last fifth of that time. Connections then authenticate again, before their next
+    /// call. If a server refuses the password, the source is asked once more. If it refuses that
+    /// too, the [failure policy](https://docs.rs/tollgate/latest/tollgate/failure/) decides until
+    /// the next attempt to connect.
+    ///
+    /// An error of the source counts as an outage of Redis, and its text is in the error of the
+    /// store: it should contain no secret. A source that takes longer than the [connect
+    /// timeout](RedisStoreBuilder::connect_timeout) fails. Sentinels have
+    /// [credentials of their own](RedisStoreBuilder::sentinel_credentials).
+    ///
+    /// A file that a secret store rewrites:
+    ///
+    /// ```no_run
+    /// use tollgate_redis::{Credentials, RedisStore};
+    ///
+    /// # async fn example() -> Result<(), tollgate_redis::Error> {
+    /// let store = RedisStore::builder("rediss://cache.example:6379")
+    ///     .credentials(async || {
+    ///         let password = std::fs::read_to_string("/run/secrets/redis-password")?;
+    ///         Ok::<_, std::io::Error>(Credentials::new("tollgate", password.trim_end()))
+    ///     })
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// | service | user | password | valid for |
+    /// |---|---|---|---|
+    /// | [ElastiCache with IAM](https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/auth-iam.html) | the user's id | a presigned `connect` request of SigV4, without `http://` | not needed: a token counts at the login only, and AWS closes connections after 12 hours. Sign one for each connection |
+    /// | [Azure Managed Redis with Entra ID](https://learn.microsoft.com/en-us/azure/redis/entra-for-authentication) | the object id of the identity | an access token of the scope `https://redis.azure.com/.default` | the rest of the token's life, about an hour |
+    /// | [Memorystore with IAM](https://cloud.google.com/memorystore/docs/cluster/about-iam-auth) | `default` | an OAuth access token of the service account | the rest of the token's life, about an hour |
+    pub fn credentials<F, A, E>(mut self, source: F) -> RedisStoreBuilder
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: fmt::Display,
+    {
+        self.credentials = Some(Arc::new(CredentialsSource::new(source)));
+        self
+    }
+
     /// Trusts only servers whose certificate is signed by one of these root certificates (PEM).
     ///
     /// The roots that the system trusts are then not used. For a Redis whose certificate comes from
@@ -236,8 +285,9 @@ impl RedisStoreBuilder {
         if let Some((user, password)) = &self.sentinel_credentials {
             topology.set_sentinel_credentials(user, password)?;
         }
+        let connecting = Connecting { timeouts, credentials: self.credentials };
         let context = CallContext {
-            link: Arc::new(Link::new(topology, &self.prefix, self.connections, timeouts)),
+            link: Arc::new(Link::new(topology, &self.prefix, self.connections, connecting)),
             names: KeyNames::new(&self.prefix, self.secret.as_deref(), self.log),
             scripts: Arc::new(Scripts::new(self.clock.is_some())),
             usage_life_ms: life_in_millis(self.usage_life),

@@ -27,7 +27,8 @@
 //!
 //! [`RedisStore::connect`] lists the URLs, and [`RedisStoreBuilder`] all settings. Services that
 //! share a Redis but not their limits take different [prefixes](RedisStoreBuilder::prefix). With a
-//! [secret](RedisStoreBuilder::secret), Redis stores no address and no API key.
+//! [secret](RedisStoreBuilder::secret), Redis stores no address and no API key. Passwords that
+//! change, such as tokens of a cloud, come from a [source](RedisStoreBuilder::credentials).
 //!
 //! # What is exact
 //!
@@ -394,6 +395,7 @@ mod wire;
 
 pub use builder::RedisStoreBuilder;
 pub use error::Error;
+pub use link::Credentials;
 pub use store::{AcquireFuture, RedisStore};
 pub use stored_policies::StoredPolicies;
 pub use wire::layout::SlidingLogLayout;

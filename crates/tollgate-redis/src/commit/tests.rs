@@ -16,7 +16,7 @@ use super::refund_batch::{RefundBatch, RefundEntry};
 use super::server_clock::ServerClocks;
 use crate::link::tls::Certificates;
 use crate::link::topology::Topology;
-use crate::link::{Link, Timeouts};
+use crate::link::{Connecting, Link, Timeouts};
 use crate::wire::layout::SlidingLogLayout;
 use crate::wire::names::KeyNames;
 use crate::wire::script::Scripts;
@@ -27,7 +27,7 @@ pub(super) fn context_without_server() -> Arc<CallContext> {
     let second = Duration::from_secs(1);
     let timeouts = Timeouts { connect: second, response: second };
     Arc::new(CallContext {
-        link: Arc::new(Link::new(topology, "t", 1, timeouts)),
+        link: Arc::new(Link::new(topology, "t", 1, Connecting { timeouts, credentials: None })),
         names: KeyNames::new("t", None, SlidingLogLayout::List),
         scripts: Arc::new(Scripts::new(false)),
         usage_life_ms: 1,

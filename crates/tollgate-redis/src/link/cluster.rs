@@ -23,7 +23,7 @@ use super::backoff::Backoff;
 use super::call::{Build, Moving, Text, cause, is_replica};
 use super::hash_slots::{HASH_SLOTS, HashSlots, Range, covered, ranges, redirected};
 use super::node::{ClusterNode, NodeConn};
-use super::open::{Address, Timeouts, at};
+use super::open::{Address, Connecting, at};
 use crate::error::{Cause, Error};
 
 /// How often a call that was not executed is sent again after a pause. That takes several attempts
@@ -42,7 +42,7 @@ pub(crate) struct ClusterLink(Arc<ClusterState>);
 struct ClusterState {
     /// The nodes of the URL. Other nodes have the settings of the first.
     infos: Vec<ConnectionInfo>,
-    timeouts: Timeouts,
+    connecting: Connecting,
     clock: Clock,
     map: Mutex<ClusterMap>,
     /// Held during the first refresh.
@@ -73,12 +73,12 @@ pub(crate) struct Handle<'a> {
 }
 
 impl ClusterLink {
-    pub(super) fn new(infos: Vec<ConnectionInfo>, timeouts: Timeouts) -> ClusterLink {
+    pub(super) fn new(infos: Vec<ConnectionInfo>, connecting: Connecting) -> ClusterLink {
         let clock = Clock::system();
         let map = Mutex::new(ClusterMap { next_refresh: Timestamp::EPOCH, ..ClusterMap::default() });
         ClusterLink(Arc::new(ClusterState {
             infos,
-            timeouts,
+            connecting,
             clock,
             map,
             refreshing: tokio::sync::Mutex::default(),
@@ -184,7 +184,9 @@ impl ClusterState {
     }
 
     fn node_of(&self, map: &mut ClusterMap, address: &Address) -> Arc<ClusterNode> {
-        let new = || Arc::new(ClusterNode::new(address.clone(), at(&self.infos[0], address), self.timeouts));
+        let new = || {
+            Arc::new(ClusterNode::new(address.clone(), at(&self.infos[0], address), self.connecting.clone()))
+        };
         Arc::clone(map.nodes.entry(address.clone()).or_insert_with(new))
     }
 

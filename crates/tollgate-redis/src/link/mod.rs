@@ -5,11 +5,13 @@
 //! executed, and sending it again could charge twice.
 //!
 //! From top to bottom, each module imports only those below it: this one, `pool` and `cluster`,
-//! `sentinels`, `proxy_check`, `hash_slots`, `node`, `open`, `call`, `backoff`, `topology`, `tls`.
+//! `sentinels`, `proxy_check`, `hash_slots`, `node`, `open`, `credentials`, `call`, `backoff`,
+//! `topology`, `tls`.
 
 mod backoff;
 mod call;
 mod cluster;
+mod credentials;
 mod hash_slots;
 mod node;
 mod open;
@@ -31,7 +33,9 @@ use pool::{Pool, ServerSource};
 use topology::Topology;
 
 pub(crate) use call::{Build, Moving, Text, plain};
-pub(crate) use open::Timeouts;
+pub use credentials::Credentials;
+pub(crate) use credentials::CredentialsSource;
+pub(crate) use open::{Connecting, Timeouts};
 use sentinels::Sentinels;
 
 pub(crate) enum Link {
@@ -57,13 +61,15 @@ pub(crate) enum CallConnection<'a> {
 
 impl Link {
     /// `prefix` is that of all keys.
-    pub(crate) fn new(topology: Topology, prefix: &str, connections: u32, timeouts: Timeouts) -> Link {
+    pub(crate) fn new(topology: Topology, prefix: &str, connections: u32, connecting: Connecting) -> Link {
         let source = match topology {
             Topology::Server(info) => ServerSource::Server(info),
-            Topology::Sentinel(sentinel) => ServerSource::Sentinels(Sentinels::new(sentinel, timeouts)),
-            Topology::Cluster(nodes) => return Link::Cluster(ClusterLink::new(nodes, timeouts)),
+            Topology::Sentinel(sentinel) => {
+                ServerSource::Sentinels(Sentinels::new(sentinel, connecting.clone()))
+            }
+            Topology::Cluster(nodes) => return Link::Cluster(ClusterLink::new(nodes, connecting)),
         };
-        Link::Pool(Pool::new(source, prefix, connections, timeouts))
+        Link::Pool(Pool::new(source, prefix, connections, connecting))
     }
 
     /// Whether keys are divided into hash slots, each with its own calls.

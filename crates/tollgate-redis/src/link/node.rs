@@ -11,7 +11,8 @@ use tokio::sync::Mutex;
 
 use super::backoff::Backoff;
 use super::call::{CallOutcome, MAX_TIMEOUTS, query, server_kind};
-use super::open::{Address, ConnectionEnd, Opened, Timeouts, open};
+use super::credentials::Login;
+use super::open::{Address, Connecting, ConnectionEnd, Opened, open};
 use crate::error::{Cause, Error, LateAnswer, next_call};
 
 pub(crate) struct ClusterNode {
@@ -19,9 +20,9 @@ pub(crate) struct ClusterNode {
     /// Unique in this process.
     pub(super) number: u64,
     info: ConnectionInfo,
-    timeouts: Timeouts,
+    connecting: Connecting,
     backoff: Backoff,
-    connection: Mutex<Option<NodeConn>>,
+    connection: Mutex<Option<(NodeConn, Option<Login>)>>,
     /// How many attempts to connect have ended.
     attempts: AtomicU32,
     /// Whether a call needed this node since the last refresh of the hash slots.
@@ -54,10 +55,10 @@ struct Health {
 }
 
 impl ClusterNode {
-    pub(super) fn new(address: Address, info: ConnectionInfo, timeouts: Timeouts) -> ClusterNode {
+    pub(super) fn new(address: Address, info: ConnectionInfo, connecting: Connecting) -> ClusterNode {
         let (number, backoff) = (next_call(), Backoff::new());
         let (connection, attempts, is_wanted, standing) = Default::default();
-        ClusterNode { address, number, info, timeouts, backoff, connection, attempts, is_wanted, standing }
+        ClusterNode { address, number, info, connecting, backoff, connection, attempts, is_wanted, standing }
     }
 
     /// The node's connection. Fails at once if connecting has just failed. Concurrent callers wait
@@ -65,7 +66,9 @@ impl ClusterNode {
     pub(super) async fn connection(&self) -> Result<NodeConn, Error> {
         let attempts = self.attempts.load(Ordering::Relaxed);
         let mut kept = self.connection.lock().await;
-        if let Some(conn) = kept.as_ref().filter(|conn| conn.is_usable()) {
+        if let Some((conn, login)) = kept.as_mut().filter(|(conn, _)| conn.is_usable())
+            && Login::is_kept(login, &mut conn.inner, self.connecting.timeouts).await
+        {
             return Ok(conn.clone());
         }
         let waited = self.attempts.load(Ordering::Relaxed) != attempts;
@@ -76,18 +79,19 @@ impl ClusterNode {
         }
         *kept = None;
         // In a task, so that its timeout does not depend on how often the caller is polled.
-        let connects = spawn(open(self.info.clone(), self.timeouts));
+        let connects = spawn(open(self.info.clone(), self.connecting.clone()));
         let connected =
             connects.await.map_err(|_| Cause::Stopped).and_then(|made| made.map_err(Cause::Redis));
         // Counted at the end, so that callers that came during the attempt notice it.
         self.attempts.fetch_add(1, Ordering::Relaxed);
         match connected {
-            Ok(Opened { connection: inner, end }) => {
+            Ok(Opened { connection: inner, end, login }) => {
                 self.backoff.succeeded();
                 let health = Health { end, broken: AtomicBool::new(false), timeouts: AtomicU32::new(0) };
                 let standing = Arc::clone(&self.standing);
-                let response = self.timeouts.response;
-                Ok(kept.insert(NodeConn { inner, health: Arc::new(health), standing, response }).clone())
+                let response = self.connecting.timeouts.response;
+                let conn = NodeConn { inner, health: Arc::new(health), standing, response };
+                Ok(kept.insert((conn, login)).0.clone())
             }
             Err(cause) => {
                 let error = Error::from(cause);

@@ -12,6 +12,7 @@ use bb8_redis::redis::{
 };
 
 use super::call::server_kind;
+use super::credentials::{CredentialsSource, Login, is_refused};
 
 /// A host and a port.
 pub(super) type Address = (String, u16);
@@ -23,10 +24,20 @@ pub(crate) struct Timeouts {
     pub(crate) response: Duration,
 }
 
+/// How to connect, whatever the address.
+#[derive(Clone)]
+pub(crate) struct Connecting {
+    pub(crate) timeouts: Timeouts,
+    /// `None` for those of the URL.
+    pub(crate) credentials: Option<Arc<CredentialsSource>>,
+}
+
 /// A connection that has answered.
 pub(super) struct Opened {
     pub(super) connection: MultiplexedConnection,
     pub(super) end: ConnectionEnd,
+    /// If it ends before the connection.
+    pub(super) login: Option<Login>,
 }
 
 /// How the end of an idle connection is noticed.
@@ -45,14 +56,40 @@ impl ConnectionEnd {
 }
 
 /// Connects in RESP3, or in RESP2 if the other side answers that it has no `HELLO`.
-pub(super) async fn open(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
+pub(super) async fn open(info: ConnectionInfo, connecting: Connecting) -> Result<Opened, RedisError> {
+    logged_in(info, &connecting, open_by_protocol).await
+}
+
+/// Connects in RESP2.
+pub(super) async fn open_resp2(info: ConnectionInfo, connecting: Connecting) -> Result<Opened, RedisError> {
+    logged_in(info, &connecting, open_in_resp2).await
+}
+
+/// Opens a connection with the credentials of the source, if there is one. If the server refuses
+/// them, the source is asked once more.
+async fn logged_in<A: Future<Output = Result<Opened, RedisError>>>(
+    info: ConnectionInfo,
+    Connecting { timeouts, credentials }: &Connecting,
+    open: impl Fn(ConnectionInfo, Timeouts) -> A,
+) -> Result<Opened, RedisError> {
+    let Some(source) = credentials else { return open(info, *timeouts).await };
+    let mut answered = source.current(timeouts.connect).await?;
+    let mut opened = open(answered.apply(info.clone()), *timeouts).await;
+    if opened.as_ref().is_err_and(is_refused) {
+        answered = source.after(&answered, timeouts.connect).await?;
+        opened = open(answered.apply(info.clone()), *timeouts).await;
+    }
+    Ok(Opened { login: answered.login(source, &info), ..opened? })
+}
+
+async fn open_by_protocol(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
     if info.redis_settings().protocol() == ProtocolVersion::RESP3 {
         match open_resp3(info.clone(), timeouts).await {
             Err(error) if lacks_hello(&error) => {}
             opened => return opened,
         }
     }
-    open_resp2(info, timeouts).await
+    open_in_resp2(info, timeouts).await
 }
 
 async fn open_resp3(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
@@ -71,16 +108,16 @@ async fn open_resp3(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, 
     {
         return Err(error);
     }
-    Ok(Opened { connection, end: ConnectionEnd::Reported(dead) })
+    Ok(Opened { connection, end: ConnectionEnd::Reported(dead), login: None })
 }
 
-pub(super) async fn open_resp2(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
+async fn open_in_resp2(info: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
     // Some proxies close a connection that sends a command which they do not know.
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
     let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))?;
     let mut connection = client.get_multiplexed_async_connection_with_config(&config(timeouts)).await?;
     ping(&mut connection).await?;
-    Ok(Opened { connection, end: ConnectionEnd::Unreported })
+    Ok(Opened { connection, end: ConnectionEnd::Unreported, login: None })
 }
 
 /// Fails if the server does not answer, or refuses the connection. A missing permission is an

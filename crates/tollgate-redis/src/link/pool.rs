@@ -17,7 +17,8 @@ use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
 use super::call::{Build, CallOutcome, MAX_TIMEOUTS, Text, cause, is_replica, query, server_kind};
-use super::open::{ConnectionEnd, Opened, Timeouts, open, open_resp2, ping};
+use super::credentials::Login;
+use super::open::{Connecting, ConnectionEnd, Opened, Timeouts, open, open_resp2, ping};
 use super::proxy_check::ShardingCheck;
 use super::sentinels::Sentinels;
 use crate::error::{Cause, Error, LateAnswer};
@@ -46,7 +47,7 @@ const RECHECK: Duration = Duration::from_millis(10);
 pub(crate) type Checkout<'a> = PooledConnection<'a, Manager>;
 
 impl Pool {
-    pub(super) fn new(source: ServerSource, prefix: &str, connections: u32, timeouts: Timeouts) -> Pool {
+    pub(super) fn new(source: ServerSource, prefix: &str, connections: u32, connecting: Connecting) -> Pool {
         let failures = Arc::new(Failures { backoff: Backoff::new(), notify: Notify::new() });
         // More than lanes have connections, so that one pause of the server does not replace them
         // all.
@@ -70,11 +71,11 @@ impl Pool {
             .max_lifetime(None)
             // Waiting callers fail at once.
             .retry_connection(false)
-            .connection_timeout(timeouts.connect.saturating_mul(2))
+            .connection_timeout(connecting.timeouts.connect.saturating_mul(2))
             .error_sink(Box::new(Sink(Arc::clone(&failures))))
             .build_unchecked(Manager {
                 source,
-                timeouts,
+                connecting,
                 has_resp3: AtomicBool::new(false),
                 sharding: ShardingCheck::new(prefix),
                 path,
@@ -104,7 +105,7 @@ impl Pool {
                 }
             };
             let mut checkout = checkout.map_err(|_| self.failures.last())?;
-            if checkout.is_usable() && checkout.answers_after_idling().await {
+            if checkout.is_usable() && checkout.answers_after_idling().await && checkout.keeps_login().await {
                 return Ok(checkout);
             }
             checkout.broken = true;
@@ -227,7 +228,7 @@ impl PathHealth {
 
 pub(crate) struct Manager {
     source: ServerSource,
-    timeouts: Timeouts,
+    connecting: Connecting,
     /// Whether the server has spoken RESP3.
     has_resp3: AtomicBool,
     sharding: ShardingCheck,
@@ -245,9 +246,9 @@ impl Manager {
     /// Some proxies close the connection on `HELLO`, so RESP2 is tried next. If the server has
     /// spoken RESP3 before, it is going down, and a second attempt would only add to its load.
     async fn open_server(&self, info: &ConnectionInfo) -> Result<Opened, RedisError> {
-        let opened = match open(info.clone(), self.timeouts).await {
+        let opened = match open(info.clone(), self.connecting.clone()).await {
             Err(error) if error.is_connection_dropped() && !self.has_resp3.load(Ordering::Relaxed) => {
-                open_resp2(info.clone(), self.timeouts).await?
+                open_resp2(info.clone(), self.connecting.clone()).await?
             }
             opened => opened?,
         };
@@ -264,7 +265,7 @@ impl ManageConnection for Manager {
 
     async fn connect(&self) -> Result<Conn, RedisError> {
         let generation = self.path.generation.load(Ordering::Relaxed);
-        let Opened { mut connection, end } = match &self.source {
+        let Opened { mut connection, end, login } = match &self.source {
             ServerSource::Server(info) => self.open_server(info).await?,
             ServerSource::Sentinels(sentinels) => sentinels.connect().await?,
         };
@@ -273,12 +274,13 @@ impl ManageConnection for Manager {
         Ok(Conn {
             inner: connection,
             end,
+            login,
             broken: false,
             timeouts: 0,
             path,
             generation,
             unproven: Some(Arc::clone(&self.failures)),
-            response: self.timeouts.response,
+            limits: self.connecting.timeouts,
             used: clock.now(),
             clock,
         })
@@ -296,6 +298,7 @@ impl ManageConnection for Manager {
 pub(crate) struct Conn {
     inner: MultiplexedConnection,
     end: ConnectionEnd,
+    login: Option<Login>,
     broken: bool,
     /// How many calls in a row timed out.
     timeouts: u32,
@@ -305,8 +308,7 @@ pub(crate) struct Conn {
     /// Ends the backoff at this connection's first answer. Answers over older connections do not
     /// show that connecting works.
     unproven: Option<Arc<Failures>>,
-    /// How long an answer may take.
-    response: Duration,
+    limits: Timeouts,
     /// When the connection was used last.
     used: Timestamp,
     clock: Clock,
@@ -329,17 +331,22 @@ impl Conn {
         !is_idle || ping(&mut self.inner).await.is_ok()
     }
 
+    /// Authenticates again before its token ends. True for all others.
+    async fn keeps_login(&mut self) -> bool {
+        Login::is_kept(&mut self.login, &mut self.inner, self.limits).await
+    }
+
     /// Returns `None` if no caller waits any more. Nothing was executed then.
     async fn run(
         &mut self,
         build: Build<'_>,
         late: &mut Option<LateAnswer>,
     ) -> Option<Result<Value, RedisError>> {
-        let mut result = query(&self.inner, build(Text::Hash)?, self.response, late).await;
+        let mut result = query(&self.inner, build(Text::Hash)?, self.limits.response, late).await;
         if let Err(error) = &result
             && server_kind(error) == Some(ServerErrorKind::NoScript)
         {
-            result = query(&self.inner, build(Text::Source)?, self.response, late).await;
+            result = query(&self.inner, build(Text::Source)?, self.limits.response, late).await;
         }
         match CallOutcome::of(&result) {
             CallOutcome::Answered if result.as_ref().is_err_and(is_replica) => {

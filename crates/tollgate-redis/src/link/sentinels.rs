@@ -11,7 +11,7 @@ use bb8_redis::redis::{
 use tokio::select;
 use tokio::task::JoinSet;
 
-use super::open::{Address, Opened, Timeouts, at, open};
+use super::open::{Address, Connecting, Opened, Timeouts, at, open};
 use super::topology::SentinelTopology;
 use crate::error::is_configuration;
 
@@ -20,13 +20,13 @@ pub(super) struct Sentinels {
     master: String,
     /// The settings for connections to the master. Its address is replaced.
     server: ConnectionInfo,
-    timeouts: Timeouts,
+    connecting: Connecting,
 }
 
 impl Sentinels {
-    pub(super) fn new(sentinel: SentinelTopology, timeouts: Timeouts) -> Sentinels {
+    pub(super) fn new(sentinel: SentinelTopology, connecting: Connecting) -> Sentinels {
         let SentinelTopology { sentinels: addresses, master, server } = sentinel;
-        Sentinels { addresses, master, server, timeouts }
+        Sentinels { addresses, master, server, connecting }
     }
 
     /// Asks all Sentinels at once, and connects to each address that they name. The first
@@ -34,7 +34,7 @@ impl Sentinels {
     pub(super) async fn connect(&self) -> Result<Opened, RedisError> {
         let (mut asked, mut connecting) = (JoinSet::new(), JoinSet::new());
         for address in &self.addresses {
-            asked.spawn(master_address(address.clone(), self.master.clone(), self.timeouts));
+            asked.spawn(master_address(address.clone(), self.master.clone(), self.connecting.timeouts));
         }
         let mut named: Vec<Address> = Vec::new();
         // The errors of named masters, and those of Sentinels.
@@ -46,7 +46,7 @@ impl Sentinels {
                     // This may be the old master, if a Sentinel does not know the new one yet. So
                     // the other Sentinels are awaited as well.
                     Ok(Ok(address)) => {
-                        connecting.spawn(connect(at(&self.server, &address), self.timeouts));
+                        connecting.spawn(connect(at(&self.server, &address), self.connecting.clone()));
                         named.push(address);
                     }
                     // A configuration error is more important than one that may pass.
@@ -74,8 +74,8 @@ impl Sentinels {
 }
 
 /// Connects to a server, and checks that it is a master.
-async fn connect(server: ConnectionInfo, timeouts: Timeouts) -> Result<Opened, RedisError> {
-    let mut opened = open(server, timeouts).await?;
+async fn connect(server: ConnectionInfo, connecting: Connecting) -> Result<Opened, RedisError> {
+    let mut opened = open(server, connecting).await?;
     let role: Vec<Value> = cmd("ROLE").query_async(&mut opened.connection).await?;
     let is_master = role.into_iter().next().map(from_redis_value::<String>);
     if !matches!(is_master, Some(Ok(role)) if role == "master") {

@@ -1,0 +1,254 @@
+//! Users and passwords that change while the store runs.
+
+use std::fmt::{self, Display};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bb8_redis::redis::aio::MultiplexedConnection;
+use bb8_redis::redis::{ConnectionInfo, ErrorKind, RedisError, cmd};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use tollgate_core::{Clock, Timestamp};
+
+use super::open::Timeouts;
+
+/// A user and a password, as a [source of credentials](crate::RedisStoreBuilder::credentials)
+/// returns them.
+#[derive(Clone)]
+pub struct Credentials {
+    user: Option<String>,
+    password: String,
+    valid_for: Option<Duration>,
+}
+
+impl Credentials {
+    /// This user with this password.
+    pub fn new(user: impl Into<String>, password: impl Into<String>) -> Credentials {
+        Credentials { user: Some(user.into()), ..Credentials::password(password) }
+    }
+
+    /// The user of the URL, or else the default user, with this password.
+    pub fn password(password: impl Into<String>) -> Credentials {
+        Credentials { user: None, password: password.into(), valid_for: None }
+    }
+
+    /// Sets how long the password is valid, from when it is returned: that of a token, which its
+    /// issuer says. The source is asked again in the last fifth of that time, and connections
+    /// authenticate again before their next call. Without this, the source is asked before each
+    /// connection, and connections stay as they are.
+    #[must_use]
+    pub fn valid_for(self, time: Duration) -> Credentials {
+        Credentials { valid_for: Some(time), ..self }
+    }
+}
+
+/// Omits the password.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Credentials { user, valid_for, .. } = self;
+        f.debug_struct("Credentials")
+            .field("user", user)
+            .field("valid_for", valid_for)
+            .finish_non_exhaustive()
+    }
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Credentials, String>> + Send>>;
+
+/// Asks for credentials, and keeps a token while it is valid.
+pub(crate) struct CredentialsSource {
+    ask: Box<dyn Fn() -> Answer + Send + Sync>,
+    clock: Clock,
+    latest: Mutex<Option<Answered>>,
+}
+
+/// An answer of the source.
+#[derive(Clone)]
+pub(super) struct Answered {
+    credentials: Credentials,
+    number: u64,
+    /// When to ask again, if the source says how long they are valid.
+    renew: Option<Timestamp>,
+}
+
+impl CredentialsSource {
+    pub(crate) fn new<F, A, E>(ask: F) -> CredentialsSource
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Display,
+    {
+        let ask = move || -> Answer {
+            let answer = ask();
+            Box::pin(async move { answer.await.map_err(|error| error.to_string()) })
+        };
+        CredentialsSource { ask: Box::new(ask), clock: Clock::system(), latest: Mutex::default() }
+    }
+
+    /// The credentials for a connection.
+    pub(super) async fn current(&self, limit: Duration) -> Result<Answered, RedisError> {
+        let mut latest = self.latest.lock().await;
+        let now = self.clock.now();
+        match latest.as_ref().filter(|answered| answered.renew.is_some_and(|renew| now < renew)) {
+            Some(valid) => Ok(valid.clone()),
+            None => self.ask(&mut latest, limit).await,
+        }
+    }
+
+    /// Those after an answer that the server refused. Of several connections that it refused, one
+    /// asks.
+    pub(super) async fn after(&self, refused: &Answered, limit: Duration) -> Result<Answered, RedisError> {
+        let mut latest = self.latest.lock().await;
+        match latest.as_ref().filter(|answered| answered.number != refused.number) {
+            Some(newer) => Ok(newer.clone()),
+            None => self.ask(&mut latest, limit).await,
+        }
+    }
+
+    async fn ask(&self, latest: &mut Option<Answered>, limit: Duration) -> Result<Answered, RedisError> {
+        let answer = timeout(limit, (self.ask)()).await;
+        let answer = answer.unwrap_or_else(|_| Err("it did not answer in time".to_owned()));
+        // An outage, which may pass: not a mistake of the configuration.
+        let failed = |what| io::Error::other(format!("the source of credentials failed: {what}"));
+        let credentials = answer.map_err(failed)?;
+        let renew = credentials.valid_for.map(|valid| self.clock.now().saturating_add(valid - valid / 5));
+        let number = latest.as_ref().map_or(0, |answered| answered.number + 1);
+        Ok(latest.insert(Answered { credentials, number, renew }).clone())
+    }
+}
+
+impl Answered {
+    /// How to connect with these credentials.
+    pub(super) fn apply(&self, info: ConnectionInfo) -> ConnectionInfo {
+        let mut settings = info.redis_settings().clone().set_password(&self.credentials.password);
+        if let Some(user) = &self.credentials.user {
+            settings = settings.set_username(user);
+        }
+        info.set_redis_settings(settings)
+    }
+
+    /// The login of a connection with these credentials, if it ends.
+    pub(super) fn login(&self, source: &Arc<CredentialsSource>, info: &ConnectionInfo) -> Option<Login> {
+        let user = info.redis_settings().username().map(str::to_owned);
+        self.renew.map(|renew| Login { source: Arc::clone(source), user, renew })
+    }
+}
+
+/// The login of a connection by a token, which is renewed before the token ends.
+pub(super) struct Login {
+    source: Arc<CredentialsSource>,
+    /// That of the URL.
+    user: Option<String>,
+    renew: Timestamp,
+}
+
+impl Login {
+    /// Authenticates again if it is time to. `false` if that failed: then the connection cannot be
+    /// used for much longer.
+    pub(super) async fn is_kept(
+        login: &mut Option<Login>,
+        connection: &mut MultiplexedConnection,
+        timeouts: Timeouts,
+    ) -> bool {
+        match login {
+            Some(due) if due.source.clock.now() >= due.renew => {
+                due.renew(connection, timeouts.connect).await.is_ok()
+            }
+            _ => true,
+        }
+    }
+
+    async fn renew(
+        &mut self,
+        connection: &mut MultiplexedConnection,
+        limit: Duration,
+    ) -> Result<(), RedisError> {
+        let answered = self.source.current(limit).await?;
+        let mut auth = cmd("AUTH");
+        if let Some(user) = answered.credentials.user.as_ref().or(self.user.as_ref()) {
+            auth.arg(user);
+        }
+        auth.arg(&answered.credentials.password).query_async::<()>(connection).await?;
+        // Without an end, it is kept for good.
+        self.renew = answered.renew.unwrap_or(Timestamp::MAX);
+        Ok(())
+    }
+}
+
+/// Whether the server refused user or password.
+pub(super) fn is_refused(error: &RedisError) -> bool {
+    let text = || error.to_string();
+    error.kind() == ErrorKind::AuthenticationFailed
+        || ["WRONGPASS", "NOAUTH", "invalid password"].iter().any(|sign| text().contains(sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    fn counting(valid_for: Option<Duration>) -> (CredentialsSource, Arc<AtomicU32>) {
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&asked);
+        let source = CredentialsSource::new(move || {
+            let number = count.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let credentials = Credentials::password(format!("p{number}"));
+                Ok::<_, io::Error>(valid_for.map_or(credentials.clone(), |time| credentials.valid_for(time)))
+            }
+        });
+        (source, asked)
+    }
+
+    #[tokio::test]
+    async fn a_token_is_kept_and_a_password_is_asked_for_each_time() {
+        for (valid_for, expected) in [(None, 3), (Some(Duration::from_secs(3_600)), 1)] {
+            let (source, asked) = counting(valid_for);
+            for _ in 0..3 {
+                source.current(LIMIT).await.unwrap();
+            }
+            assert_eq!(asked.load(Ordering::Relaxed), expected, "{valid_for:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_in_the_last_fifth_of_its_life_is_replaced() {
+        let (source, asked) = counting(Some(Duration::ZERO));
+        source.current(LIMIT).await.unwrap();
+        source.current(LIMIT).await.unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn of_several_connections_that_were_refused_one_asks() {
+        let (source, asked) = counting(Some(Duration::from_secs(3_600)));
+        let refused = source.current(LIMIT).await.unwrap();
+        for _ in 0..3 {
+            assert_eq!(source.after(&refused, LIMIT).await.unwrap().credentials.password, "p1");
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn a_source_that_fails_or_hangs_is_an_outage() {
+        let failing = CredentialsSource::new(async || Err::<Credentials, _>("no token today"));
+        let hanging = CredentialsSource::new(std::future::pending::<Result<Credentials, String>>);
+        for (source, text) in [(failing, "no token today"), (hanging, "it did not answer in time")] {
+            let Err(error) = source.current(LIMIT / 50).await else { panic!("{text}") };
+            assert!(error.to_string().contains(text), "{error}");
+            assert!(!crate::error::is_configuration(&error), "{error}");
+        }
+    }
+
+    #[test]
+    fn debug_omits_the_password() {
+        let text = format!("{:?}", Credentials::new("ada", "hunter2").valid_for(LIMIT));
+        assert!(text.contains("ada") && !text.contains("hunter2"), "{text}");
+    }
+}
