@@ -111,6 +111,11 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "SECRET")]
     pub(crate) secret: Option<String>,
 
+    /// A file with the password for Redis, read before each connection: for passwords that change
+    /// while the server runs. The user is that of the URL
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+
     /// What happens to requests while Redis fails [default: closed]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) on_failure: Option<FailurePolicy>,
@@ -123,6 +128,11 @@ pub(crate) struct Cli {
     /// How long Redis may take to answer, such as 50ms; after that the call fails [default: 1s]
     #[arg(long, value_name = "D")]
     pub(crate) timeout: Option<String>,
+
+    /// Keeps at most N refunds, releases and charges that Redis has not executed while it fails,
+    /// and sends them once it answers [default: none]
+    #[arg(long, value_name = "N")]
+    pub(crate) keep_corrections: Option<usize>,
 
     /// A circuit breaker: after N failures in a row, send nothing to Redis for D, then one probe:
     /// 5/500ms. The timeout should not exceed D [default: none]

@@ -12,13 +12,15 @@ use tollgate::{CircuitBreaker, MemoryStore, Share, StoreExt};
 use crate::cli::{Cli, FailurePolicy};
 use crate::scale::{GiveBack, Scale};
 
-/// `--timeout`, `--breaker`, `--lease`, `--deny-cache`, `--on-failure` and `--share`.
+/// `--timeout`, `--breaker`, `--keep-corrections`, `--lease`, `--deny-cache`, `--on-failure` and
+/// `--share`.
 #[derive(Clone, Debug)]
 pub(crate) struct Outage {
     pub(crate) timeout: Duration,
     breaker: Option<Breaker>,
     scale: Scale,
     then: Then,
+    keep_corrections: Option<usize>,
 }
 
 /// What shows how a store and its wrappers do, and what ends them.
@@ -54,10 +56,12 @@ impl Outage {
         let given = [
             ("--prefix", cli.prefix.is_some()),
             ("--secret", cli.secret.is_some()),
+            ("--password-file", cli.password_file.is_some()),
             ("--on-failure", cli.on_failure.is_some()),
             ("--share", cli.share.is_some()),
             ("--timeout", cli.timeout.is_some()),
             ("--breaker", cli.breaker.is_some()),
+            ("--keep-corrections", cli.keep_corrections.is_some()),
             ("--lease", cli.lease.is_some()),
             ("--deny-cache", cli.deny_cache.is_some()),
         ];
@@ -82,7 +86,7 @@ impl Outage {
             (FailurePolicy::Open, None) => Then::Pass,
             (FailurePolicy::Closed, None) => Then::Refuse,
         };
-        Ok(Outage { timeout, breaker, scale: Scale::new(cli)?, then })
+        Ok(Outage { timeout, breaker, scale: Scale::new(cli)?, then, keep_corrections: cli.keep_corrections })
     }
 
     /// Wraps a store that can fail in the failure policy.
@@ -102,13 +106,21 @@ impl Outage {
     fn decide(&self, store: impl Store, metrics: StoreMetrics) -> (BoxStore<Infallible>, Views) {
         let (store, metrics, give_back) = self.scale.wrap(store, metrics);
         let views = |metrics| Views { metrics, circuit: None, give_back };
+        let most = self.keep_corrections.unwrap_or(0);
         match self.then {
-            Then::Pass => (store.fail_open().observe(count_errors()).boxed(), views(metrics)),
-            Then::Refuse => (store.fail_closed().observe(count_errors()).boxed(), views(metrics)),
+            Then::Pass => {
+                let store = store.fail_open().observe(count_errors()).keep_corrections(most);
+                (store.boxed(), views(metrics))
+            }
+            Then::Refuse => {
+                let store = store.fail_closed().observe(count_errors()).keep_corrections(most);
+                (store.boxed(), views(metrics))
+            }
             Then::Grant(share) => {
                 let memory = MemoryStore::new();
                 let metrics = metrics.memory(&memory);
-                (store.fall_back_to(memory, share).observe(count_errors()).boxed(), views(metrics))
+                let store = store.fall_back_to(memory, share).observe(count_errors()).keep_corrections(most);
+                (store.boxed(), views(metrics))
             }
         }
     }

@@ -1,12 +1,15 @@
 //! The store from the command line: its type is chosen at run time.
 
 use std::convert::Infallible;
+use std::fs;
+use std::future::ready;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tollgate::metrics::StoreMetrics;
 use tollgate::store::BoxStore;
 use tollgate::{MemoryStore, StoreExt};
-use tollgate_redis::RedisStore;
+use tollgate_redis::{Credentials, RedisStore};
 
 use crate::cli::Cli;
 use crate::outage::{Outage, Views};
@@ -18,7 +21,17 @@ pub(crate) type AnyStore = BoxStore<Infallible>;
 #[derive(Debug)]
 pub(crate) enum StoreSpec {
     Memory { max_keys: Option<usize> },
-    Redis { url: String, prefix: Option<String>, secret: Option<String>, outage: Box<Outage> },
+    Redis(Box<RedisSpec>),
+}
+
+/// What `--store` and its options say of a Redis.
+#[derive(Debug)]
+pub(crate) struct RedisSpec {
+    url: String,
+    prefix: Option<String>,
+    secret: Option<String>,
+    password_file: Option<PathBuf>,
+    outage: Outage,
 }
 
 /// The minimum response timeout of a connection. A short timeout of callers is no reason to replace
@@ -36,16 +49,21 @@ impl StoreSpec {
         if cli.max_keys.is_some() {
             return Err("--max-keys needs --store memory".to_owned());
         }
-        let (url, prefix, secret) = (cli.store.clone(), cli.prefix.clone(), cli.secret.clone());
-        Ok(StoreSpec::Redis { url, prefix, secret, outage: Box::new(Outage::new(cli)?) })
+        Ok(StoreSpec::Redis(Box::new(RedisSpec {
+            url: cli.store.clone(),
+            prefix: cli.prefix.clone(),
+            secret: cli.secret.clone(),
+            password_file: cli.password_file.clone(),
+            outage: Outage::new(cli)?,
+        })))
     }
 
     /// Opens the store. If Redis is down, this succeeds, and the store connects later.
     ///
     /// The second value shows what the store and its wrappers know.
     pub(crate) async fn open(&self) -> Result<(AnyStore, Views), String> {
-        let (url, prefix, secret, outage) = match self {
-            StoreSpec::Redis { url, prefix, secret, outage } => (url, prefix, secret, outage),
+        let RedisSpec { url, prefix, secret, password_file, outage } = match self {
+            StoreSpec::Redis(redis) => &**redis,
             StoreSpec::Memory { max_keys } => {
                 let builder = MemoryStore::builder();
                 let builder = match max_keys {
@@ -67,6 +85,14 @@ impl StoreSpec {
             builder = builder.secret(secret);
             options.push_str(", --secret");
         }
+        if let Some(file) = password_file {
+            let file = file.clone();
+            builder = builder.credentials(move || {
+                let password = fs::read_to_string(&file).map(|text| Credentials::password(text.trim_end()));
+                ready(password.map_err(|error| format!("--password-file: {}", error.kind())))
+            });
+            options.push_str(", --password-file");
+        }
         let store = builder.connect().await;
         // The error repeats neither the URL, which may hold a password, nor the secret.
         store.map(|store| outage.wrap(store)).map_err(|error| format!("{options}: {error}"))
@@ -76,7 +102,7 @@ impl StoreSpec {
     pub(crate) fn place(&self) -> String {
         match self {
             StoreSpec::Memory { .. } => "memory".to_owned(),
-            StoreSpec::Redis { url, .. } => without_password(url),
+            StoreSpec::Redis(redis) => without_password(&redis.url),
         }
     }
 
@@ -84,7 +110,7 @@ impl StoreSpec {
     pub(crate) fn outage(&self) -> Option<String> {
         match self {
             StoreSpec::Memory { .. } => None,
-            StoreSpec::Redis { outage, .. } => Some(outage.in_words()),
+            StoreSpec::Redis(redis) => Some(redis.outage.in_words()),
         }
     }
 }

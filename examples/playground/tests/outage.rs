@@ -1,8 +1,10 @@
 //! A Redis that is killed, paused, or not started yet.
 
+use std::fs::write;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use tempfile::NamedTempFile;
 use tollgate_examples::testing::Response;
 use tollgate_test_servers::{Kind, Server as Redis};
 
@@ -166,6 +168,25 @@ fn a_fleet_with_a_third_each_admits_no_more_than_the_limit() {
             |response: &Response| response.header("ratelimit-policy") == Some("\"api\";q=100;w=86400");
         assert_eq!(patiently(server, whole).status, 200);
     }
+}
+
+/// The file is read before each connection.
+#[test]
+fn a_password_that_changes_in_its_file_is_followed() {
+    let redis = Redis::start(Kind::Redis8_2).unwrap();
+    let user = |rules: &[&str]| redis.command(&[&["ACL", "SETUSER", "app", "on"], rules].concat()).unwrap();
+    user(&[">first", "~*", "&*", "+@all"]);
+    let file = NamedTempFile::new().unwrap();
+    write(&file, "first\n").unwrap();
+    let (url, path) = (format!("redis://app@{}", redis.address()), file.path().to_str().unwrap());
+    let options = ["--store", &url, "--password-file", path, "--timeout", "30s", "--keep-corrections", "10"];
+    let server = Server::playground(&[&options, &RULE[..]].concat());
+    assert_eq!(server.get("/").status, 200);
+    user(&[">second"]);
+    write(&file, "second\n").unwrap();
+    user(&["<first"]);
+    redis.command(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+    assert_eq!(patiently(&server, |response| response.status == 200).remaining("api"), 998);
 }
 
 /// The server starts while its Redis is down, and connects when Redis comes up.
