@@ -33,6 +33,7 @@ chapters! { "":
     limits_from_rows
     operating
     outages
+    production
     rules_from_a_file
     scale
     testing
