@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use tokio::runtime::Builder;
 use tokio::time::sleep;
 use tollgate::failure::{Answering, CorrectionCounts, Fixed, Guarded};
 use tollgate::store::Settled;
@@ -19,6 +20,8 @@ use crate::failure::{FAILURES, TIMEOUT};
 
 /// The store is not asked, so nothing is executed.
 const REFUSED: Connection = Connection::Fails(Fault::Refused);
+/// The pause between two looks.
+const LOOK: Duration = Duration::from_millis(300);
 /// Longer than the longest pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(3);
 
@@ -252,6 +255,45 @@ async fn a_second_outage_is_made_good_as_the_first() {
         sleep(PAUSE).await;
         assert_eq!(left(&limiter, "ada").await, 1_000 - 300 * outage);
     }
+}
+
+/// The runtime of the task that sends stops, and a correction is on its way.
+#[test]
+fn what_was_on_its_way_when_its_runtime_stopped_is_not_sent_again() {
+    let runtime = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let inner = failing();
+    // Without a timeout, so that a correction stays on its way.
+    let store = inner.clone().fail_closed().keep_corrections(10);
+    let limiter = Limiter::new([per_minute("tokens", 1_000)]).store(store.clone());
+    let settle = async |name, total| {
+        inner.set(Connection::Works);
+        let mut permit = limiter.check(&key(name), 400).await.unwrap();
+        inner.set(REFUSED);
+        assert_eq!(permit.charge("tokens").settle(total).await.kept, total - 400);
+    };
+    let first = runtime();
+    first.block_on(async {
+        settle("ada", 450).await;
+        let asked = inner.asked();
+        inner.set(Connection::IsSilent);
+        while inner.asked() == asked {
+            sleep(LOOK).await;
+        }
+    });
+    drop(first);
+    runtime().block_on(async {
+        settle("bob", 410).await;
+        inner.set(Connection::Works);
+        while store.kept_corrections().waiting > 0 {
+            sleep(LOOK).await;
+        }
+        let counts = store.kept_corrections();
+        assert_eq!((counts.sent, counts.unknown), (1, 1));
+        for (name, expected) in [("ada", 600), ("bob", 590)] {
+            let report = limiter.look(&key(name)).await.unwrap();
+            assert_eq!(report.statuses()[0].remaining(), expected, "{name}");
+        }
+    });
 }
 
 /// The clock stands still, so that time gives nothing back.

@@ -92,7 +92,7 @@ async fn through(rotation: &mut Rotation<'_>, store: &RedisStore) -> Calls {
                     Ok(_) => drop(calls.granted.fetch_add(1, Ordering::Relaxed)),
                     Err(error) => {
                         calls.count(&error);
-                        sleep(Duration::from_millis(10)).await;
+                        sleep(Duration::from_millis(300)).await;
                     }
                 }
             }

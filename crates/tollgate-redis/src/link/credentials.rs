@@ -62,12 +62,12 @@ type Answer = Pin<Box<dyn Future<Output = Result<Credentials, String>> + Send>>;
 pub(crate) struct CredentialsSource {
     ask: Box<dyn Fn() -> Answer + Send + Sync>,
     clock: Clock,
-    latest: Mutex<Option<Answered>>,
+    latest: Mutex<Option<CredentialsAnswer>>,
 }
 
 /// An answer of the source.
 #[derive(Clone)]
-pub(super) struct Answered {
+pub(super) struct CredentialsAnswer {
     credentials: Credentials,
     number: u64,
     /// When to ask again, if the source says how long they are valid.
@@ -89,7 +89,7 @@ impl CredentialsSource {
     }
 
     /// The credentials for a connection.
-    pub(super) async fn current(&self, limit: Duration) -> Result<Answered, RedisError> {
+    pub(super) async fn current(&self, limit: Duration) -> Result<CredentialsAnswer, RedisError> {
         let mut latest = self.latest.lock().await;
         let now = self.clock.now();
         match latest.as_ref().filter(|answered| answered.renew.is_some_and(|renew| now < renew)) {
@@ -100,7 +100,11 @@ impl CredentialsSource {
 
     /// Those after an answer that the server refused. Of several connections that it refused, one
     /// asks.
-    pub(super) async fn after(&self, refused: &Answered, limit: Duration) -> Result<Answered, RedisError> {
+    pub(super) async fn after(
+        &self,
+        refused: &CredentialsAnswer,
+        limit: Duration,
+    ) -> Result<CredentialsAnswer, RedisError> {
         let mut latest = self.latest.lock().await;
         match latest.as_ref().filter(|answered| answered.number != refused.number) {
             Some(newer) => Ok(newer.clone()),
@@ -108,7 +112,11 @@ impl CredentialsSource {
         }
     }
 
-    async fn ask(&self, latest: &mut Option<Answered>, limit: Duration) -> Result<Answered, RedisError> {
+    async fn ask(
+        &self,
+        latest: &mut Option<CredentialsAnswer>,
+        limit: Duration,
+    ) -> Result<CredentialsAnswer, RedisError> {
         let answer = timeout(limit, (self.ask)()).await;
         let answer = answer.unwrap_or_else(|_| Err("it did not answer in time".to_owned()));
         // An outage, which may pass: not a mistake of the configuration.
@@ -116,11 +124,11 @@ impl CredentialsSource {
         let credentials = answer.map_err(failed)?;
         let renew = credentials.valid_for.map(|valid| self.clock.now().saturating_add(valid - valid / 5));
         let number = latest.as_ref().map_or(0, |answered| answered.number + 1);
-        Ok(latest.insert(Answered { credentials, number, renew }).clone())
+        Ok(latest.insert(CredentialsAnswer { credentials, number, renew }).clone())
     }
 }
 
-impl Answered {
+impl CredentialsAnswer {
     /// How to connect with these credentials.
     pub(super) fn apply(&self, info: ConnectionInfo) -> ConnectionInfo {
         let mut settings = info.redis_settings().clone().set_password(&self.credentials.password);

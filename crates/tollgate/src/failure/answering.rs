@@ -17,7 +17,7 @@ use tollgate_core::{
 use super::by_share::ByShare;
 use super::event::Event;
 use super::fixed::Fixed;
-use super::kept::{self, CorrectionCounts, Kept, ToKeep};
+use super::kept::{self, CorrectionCounts, KeptCorrections, ToKeep};
 use super::outage::Outage;
 use super::substitute::{GrantSet, Substitute};
 
@@ -30,7 +30,7 @@ pub struct Answering<S, F> {
     substitute: F,
     outage: Outage,
     /// What the store has not executed, if that is kept.
-    kept: Option<Arc<Kept<S>>>,
+    kept: Option<Arc<KeptCorrections<S>>>,
 }
 
 impl<S: Store> Answering<S, Fixed> {
@@ -115,7 +115,7 @@ impl<S: Store, F: Substitute> Answering<S, F> {
     /// ```
     #[must_use]
     pub fn keep_corrections(self, most: usize) -> Answering<S, F> {
-        Answering { kept: Some(Kept::new(self.store.clone(), most)), ..self }
+        Answering { kept: Some(KeptCorrections::new(self.store.clone(), most)), ..self }
     }
 
     /// Returns what became of the corrections that are [kept](Answering::keep_corrections): all

@@ -1,9 +1,9 @@
 //! Corrections that a store has not executed, kept until it answers:
 //! [`Answering::keep_corrections`](super::Answering::keep_corrections).
 
-// From top to bottom; imports run down this list only: this module, book, correction.
-mod book;
-mod correction;
+// From top to bottom; imports run down this list only: this module, backlog, outstanding.
+mod backlog;
+mod outstanding;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,10 +14,10 @@ use tokio::time::sleep;
 use tollgate_core::{Clock, Key, Policy, Store, StoreError};
 
 use crate::time::ending::{Home, begun};
-use book::Book;
-pub use book::CorrectionCounts;
-use correction::Corrections;
-pub(super) use correction::{corrections, refunds};
+use backlog::Backlog;
+pub use backlog::CorrectionCounts;
+use outstanding::Corrections;
+pub(super) use outstanding::{corrections, refunds};
 
 /// The pauses between two attempts to send what is kept.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -27,20 +27,23 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const AT_ONCE: usize = 64;
 
 /// What a store has not executed, and the store.
-pub(super) struct Kept<S> {
+pub(super) struct KeptCorrections<S> {
     store: S,
     /// The most corrections.
     most: usize,
-    book: Mutex<Book>,
+    backlog: Mutex<Backlog>,
     clock: Clock,
     home: Home,
 }
 
 /// The corrections of an operation that is on its way, if the store keeps them.
-pub(super) struct ToKeep<S>(Option<(Arc<Kept<S>>, Corrections)>);
+pub(super) struct ToKeep<S>(Option<(Arc<KeptCorrections<S>>, Corrections)>);
 
 impl<S: Store> ToKeep<S> {
-    pub(super) fn new(kept: Option<&Arc<Kept<S>>>, corrections: impl FnOnce() -> Corrections) -> ToKeep<S> {
+    pub(super) fn new(
+        kept: Option<&Arc<KeptCorrections<S>>>,
+        corrections: impl FnOnce() -> Corrections,
+    ) -> ToKeep<S> {
         ToKeep(kept.map(|kept| (Arc::clone(kept), corrections())))
     }
 
@@ -50,85 +53,89 @@ impl<S: Store> ToKeep<S> {
     }
 }
 
-impl<S: Store> Kept<S> {
-    pub(super) fn new(store: S, most: usize) -> Arc<Kept<S>> {
-        let (book, clock) = (Mutex::default(), Clock::system());
-        Arc::new(Kept { store, most, book, clock, home: Home::here() })
+impl<S: Store> KeptCorrections<S> {
+    pub(super) fn new(store: S, most: usize) -> Arc<KeptCorrections<S>> {
+        let (backlog, clock) = (Mutex::default(), Clock::system());
+        Arc::new(KeptCorrections { store, most, backlog, clock, home: Home::here() })
     }
 
     /// Keeps corrections, or none of them if there is no room for all. Whether they are kept.
     fn keep(self: &Arc<Self>, corrections: Corrections) -> bool {
         let now = self.clock.now();
-        let mut book = self.book();
-        if !book.add(corrections, now, self.most) {
+        let mut backlog = self.backlog();
+        if !backlog.add(corrections, now, self.most) {
             return false;
         }
-        if !book.is_being_sent() {
+        if !backlog.is_being_sent() {
             let runtime = Handle::try_current().ok().or_else(|| self.home.runtime().cloned());
             let sending = send_until_empty(Arc::downgrade(self));
-            book.sent_by(runtime.map(|runtime| runtime.spawn(sending)));
+            backlog.sent_by(runtime.map(|runtime| runtime.spawn(sending)));
         }
         true
     }
 
     /// Forgets the corrections of policies and a key, whose usage is reset.
     pub(super) fn forget(&self, key: &Key, policies: &[&Policy]) {
-        self.book().forget(key, policies);
+        self.backlog().forget(key, policies);
     }
 
     pub(super) fn counts(&self) -> CorrectionCounts {
-        self.book().counts()
+        self.backlog().counts()
     }
 
     /// Sends all that is kept, once. Whether the store executed any of it.
     async fn send(&self) -> bool {
-        let due = self.book().begin(self.clock.now());
+        let due = self.backlog().begin(self.clock.now());
         let mut executed = 0;
         for some in due.chunks(AT_ONCE) {
             let mut sent = Vec::with_capacity(some.len());
             let before = executed;
-            for (correction, units) in some.iter().filter(|(correction, _)| self.book().is_due(correction)) {
+            for (correction, units) in some.iter().filter(|(correction, _)| self.backlog().is_due(correction))
+            {
                 sent.push((correction, begun(correction.send(&self.store, *units)).await));
             }
             for (correction, reply) in sent {
                 match reply.wait().await {
                     Ok(()) => executed += 1,
                     Err(error) if error.executed_nothing() => continue,
-                    Err(_) => self.book().count_unknown(),
+                    Err(_) => self.backlog().count_unknown(),
                 }
-                self.book().done(correction);
+                self.backlog().done(correction);
             }
             // Those of another node may go through, but not if nothing does.
             if executed == before {
                 break;
             }
         }
-        self.book().end(executed, self.clock.now());
+        self.backlog().end(executed, self.clock.now());
         executed > 0
     }
 }
 
-impl<S> Kept<S> {
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+impl<S> KeptCorrections<S> {
+    fn backlog(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Sends what is kept until nothing is, or until all handles of the store are gone.
-async fn send_until_empty<S: Store>(kept: Weak<Kept<S>>) {
+async fn send_until_empty<S: Store>(kept: Weak<KeptCorrections<S>>) {
     let mut pause = FIRST_PAUSE;
     loop {
         sleep(pause).await;
         let Some(kept) = kept.upgrade() else { return };
         pause = if kept.send().await { FIRST_PAUSE } else { (2 * pause).min(LONGEST_PAUSE) };
-        if kept.book().stops_if_empty() {
+        if kept.backlog().stops_if_empty() {
             return;
         }
     }
 }
 
-impl<S> fmt::Debug for Kept<S> {
+impl<S> fmt::Debug for KeptCorrections<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kept").field("most", &self.most).field("counts", &self.book().counts()).finish()
+        f.debug_struct("KeptCorrections")
+            .field("most", &self.most)
+            .field("counts", &self.backlog().counts())
+            .finish()
     }
 }

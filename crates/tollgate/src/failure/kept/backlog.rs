@@ -6,7 +6,7 @@ use std::mem;
 use tokio::task::JoinHandle;
 use tollgate_core::{Key, Policy, Timestamp};
 
-use super::correction::{Correction, Corrections, Due};
+use super::outstanding::{Corrections, Due, Outstanding};
 
 /// What became of the corrections that a store [keeps](super::super::Answering::keep_corrections).
 /// Those that merge count as one.
@@ -27,16 +27,16 @@ pub struct CorrectionCounts {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Book {
-    waiting: HashMap<Correction, Due>,
+pub(super) struct Backlog {
+    waiting: HashMap<Outstanding, Due>,
     /// Are being sent. Those that were not executed wait again.
-    sending: HashMap<Correction, Due>,
+    sending: HashMap<Outstanding, Due>,
     counts: CorrectionCounts,
     /// Sends what waits.
     task: Option<JoinHandle<()>>,
 }
 
-impl Book {
+impl Backlog {
     /// Adds corrections, or none of them if that would be more than `most`.
     pub(super) fn add(&mut self, corrections: Corrections, now: Timestamp, most: usize) -> bool {
         let new =
@@ -71,7 +71,8 @@ impl Book {
     }
 
     pub(super) fn forget(&mut self, key: &Key, policies: &[&Policy]) {
-        let stays = |correction: &Correction| !policies.iter().any(|policy| correction.is_of(policy, key));
+        let stays =
+            |correction: &Outstanding| !policies.iter().any(|policy| correction.concerns(policy, key));
         self.waiting.retain(|correction, _| stays(correction));
         self.sending.retain(|correction, _| stays(correction));
     }
@@ -81,20 +82,22 @@ impl Book {
     }
 
     /// Begins to send what waits and is not over.
-    pub(super) fn begin(&mut self, now: Timestamp) -> Vec<(Correction, u64)> {
+    pub(super) fn begin(&mut self, now: Timestamp) -> Vec<(Outstanding, u64)> {
+        // Left by a task whose runtime has stopped. They may have been executed.
+        self.counts.unknown += mem::take(&mut self.sending).len() as u64;
         let before = self.waiting.len();
         self.waiting.retain(|_, due| due.until > now);
         self.counts.expired += (before - self.waiting.len()) as u64;
-        self.sending.extend(self.waiting.drain());
+        self.sending = mem::take(&mut self.waiting);
         self.sending.iter().map(|(correction, due)| (correction.clone(), due.units)).collect()
     }
 
     /// Whether it is still to be sent.
-    pub(super) fn is_due(&self, correction: &Correction) -> bool {
+    pub(super) fn is_due(&self, correction: &Outstanding) -> bool {
         self.sending.contains_key(correction)
     }
 
-    pub(super) fn done(&mut self, correction: &Correction) {
+    pub(super) fn done(&mut self, correction: &Outstanding) {
         self.sending.remove(correction);
     }
 
@@ -111,7 +114,7 @@ impl Book {
     }
 
     /// Lets a correction wait, with what waits already. What is over does not merge.
-    fn wait(&mut self, correction: Correction, due: Due, now: Timestamp) {
+    fn wait(&mut self, correction: Outstanding, due: Due, now: Timestamp) {
         let waiting = self.waiting.entry(correction).or_default();
         if waiting.until <= now {
             *waiting = due;

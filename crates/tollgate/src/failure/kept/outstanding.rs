@@ -9,11 +9,11 @@ use tollgate_core::{Algorithm, Grant, Key, Policy, Share, Stamp, Store, Timestam
 use crate::time::YEAR;
 
 /// Corrections with their units, and the stamp of the newest grant that each corrects.
-pub(in crate::failure) type Corrections = SmallVec<[(Correction, u64, Stamp); 1]>;
+pub(in crate::failure) type Corrections = SmallVec<[(Outstanding, u64, Stamp); 1]>;
 
 /// What is corrected. Charges merge by policy and key, refunds by their grant too.
 #[derive(Clone, Debug)]
-pub(in crate::failure) struct Correction {
+pub(in crate::failure) struct Outstanding {
     policy: Policy,
     key: Key,
     /// Of the grant that is refunded. `None` of a charge.
@@ -28,12 +28,12 @@ pub(super) struct Due {
     pub(super) until: Timestamp,
 }
 
-impl Correction {
-    fn new(grant: &Grant<'_>, stamp: Option<Stamp>) -> Correction {
-        Correction { policy: grant.policy.clone(), key: grant.key.clone(), stamp, share: grant.share }
+impl Outstanding {
+    fn new(grant: &Grant<'_>, stamp: Option<Stamp>) -> Outstanding {
+        Outstanding { policy: grant.policy.clone(), key: grant.key.clone(), stamp, share: grant.share }
     }
 
-    pub(super) fn is_of(&self, policy: &Policy, key: &Key) -> bool {
+    pub(super) fn concerns(&self, policy: &Policy, key: &Key) -> bool {
         self.key == *key && self.policy.scope() == policy.scope()
     }
 
@@ -60,7 +60,7 @@ impl Correction {
     }
 
     pub(super) async fn send<S: Store>(&self, store: &S, units: u64) -> Result<(), S::Error> {
-        let Correction { policy, key, stamp, share } = self;
+        let Outstanding { policy, key, stamp, share } = self;
         let grant = |units, stamp| Grant { policy, key, units, stamp, share: *share };
         match stamp {
             Some(stamp) => store.refund(&[grant(units, *stamp)]).await,
@@ -70,15 +70,15 @@ impl Correction {
     }
 }
 
-impl PartialEq for Correction {
-    fn eq(&self, other: &Correction) -> bool {
-        self.is_of(&other.policy, &other.key) && self.stamp == other.stamp && self.share == other.share
+impl PartialEq for Outstanding {
+    fn eq(&self, other: &Outstanding) -> bool {
+        self.concerns(&other.policy, &other.key) && self.stamp == other.stamp && self.share == other.share
     }
 }
 
-impl Eq for Correction {}
+impl Eq for Outstanding {}
 
-impl Hash for Correction {
+impl Hash for Outstanding {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.policy.numbers().scope_hash(), &self.key, self.stamp).hash(state);
     }
@@ -87,7 +87,7 @@ impl Hash for Correction {
 /// That of refunds.
 pub(in crate::failure) fn refunds(grants: &[Grant<'_>]) -> Corrections {
     let some = grants.iter().filter(|grant| grant.units > 0);
-    some.map(|grant| (Correction::new(grant, Some(grant.stamp)), grant.units, grant.stamp)).collect()
+    some.map(|grant| (Outstanding::new(grant, Some(grant.stamp)), grant.units, grant.stamp)).collect()
 }
 
 /// That of a settlement. None of what a policy without debt would have to charge.
@@ -95,7 +95,7 @@ pub(in crate::failure) fn corrections(grants: &[Grant<'_>], total: u64) -> Corre
     let granted = grants.iter().fold(0_u64, |sum, grant| sum.saturating_add(grant.units));
     if total > granted {
         let newest = grants.last().filter(|newest| newest.policy.numbers().with_debt().is_some());
-        let charge = |newest: &Grant<'_>| (Correction::new(newest, None), total - granted, newest.stamp);
+        let charge = |newest: &Grant<'_>| (Outstanding::new(newest, None), total - granted, newest.stamp);
         return newest.map(charge).into_iter().collect();
     }
     let mut unused = granted - total;
