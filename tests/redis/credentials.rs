@@ -139,6 +139,19 @@ async fn calls_with_a_fixed_password_fail_once_it_changes() {
 }
 
 #[tokio::test]
+async fn an_outage_by_a_fixed_password_ends_when_the_password_is_right_again() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let mut rotation = Rotation::new([&server]);
+    let fixed = RedisStore::builder(&format!("redis://app:p0@{}", server.address()));
+    let store = fixed.prefix(prefix()).connect().await.unwrap();
+    let policy = Policy::new("p", Quota::per_day(1_000_000));
+    rotation.rotate();
+    eventually("calls fail", async || try_acquire(&store, &policy, "ada", 1).await.is_err()).await;
+    rotation.each(&["ACL", "SETUSER", "app", ">p0"]);
+    eventually("calls pass", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
+}
+
+#[tokio::test]
 async fn no_call_to_a_master_of_sentinels_fails_while_its_password_changes() {
     let sentinel = Sentinel::start(Kind::Redis8_2).unwrap();
     let at = sentinel.sentinels()[0].address();
