@@ -19,7 +19,7 @@ use crate::redis::{acquire, eventually, prefix, try_acquire};
 const CALLERS: u32 = 8;
 
 /// Servers whose user `app` gets one password after another. As secret stores do, the new one is
-/// valid before the old one ends.
+/// valid before an old one ends: the one before the last.
 struct Rotation<'a> {
     servers: Vec<&'a Server>,
     password: Arc<Mutex<String>>,
@@ -40,13 +40,15 @@ impl<'a> Rotation<'a> {
         }
     }
 
-    /// Changes the password, and closes all connections that logged in with the old one.
+    /// Changes the password, and closes all connections.
     fn rotate(&mut self) {
         self.number += 1;
-        let (old, new) = (format!("p{}", self.number - 1), format!("p{}", self.number));
+        let new = format!("p{}", self.number);
         self.each(&["ACL", "SETUSER", "app", &format!(">{new}")]);
         *self.password.lock().unwrap() = new;
-        self.each(&["ACL", "SETUSER", "app", &format!("<{old}")]);
+        if let Some(old) = self.number.checked_sub(2) {
+            self.each(&["ACL", "SETUSER", "app", &format!("<p{old}")]);
+        }
         self.each(&["CLIENT", "KILL", "TYPE", "normal"]);
     }
 
@@ -145,6 +147,7 @@ async fn an_outage_by_a_fixed_password_ends_when_the_password_is_right_again() {
     let fixed = RedisStore::builder(&format!("redis://app:p0@{}", server.address()));
     let store = fixed.prefix(prefix()).connect().await.unwrap();
     let policy = Policy::new("p", Quota::per_day(1_000_000));
+    rotation.rotate();
     rotation.rotate();
     eventually("calls fail", async || try_acquire(&store, &policy, "ada", 1).await.is_err()).await;
     rotation.each(&["ACL", "SETUSER", "app", ">p0"]);

@@ -17,7 +17,7 @@ use super::open::Timeouts;
 
 /// A user and a password, as a [source of credentials](crate::RedisStoreBuilder::credentials)
 /// returns them.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     user: Option<String>,
     password: String,
@@ -69,7 +69,6 @@ pub(crate) struct CredentialsSource {
 #[derive(Clone)]
 pub(super) struct CredentialsAnswer {
     credentials: Credentials,
-    number: u64,
     /// When to ask again, if the source says how long they are valid.
     renew: Option<Timestamp>,
 }
@@ -99,14 +98,14 @@ impl CredentialsSource {
     }
 
     /// Those after an answer that the server refused. Of several connections that it refused, one
-    /// asks.
+    /// asks. A later answer may be as old as the refused one, so the passwords are compared.
     pub(super) async fn after(
         &self,
         refused: &CredentialsAnswer,
         limit: Duration,
     ) -> Result<CredentialsAnswer, RedisError> {
         let mut latest = self.latest.lock().await;
-        match latest.as_ref().filter(|answered| answered.number != refused.number) {
+        match latest.as_ref().filter(|answered| answered.credentials != refused.credentials) {
             Some(newer) => Ok(newer.clone()),
             None => self.ask(&mut latest, limit).await,
         }
@@ -123,8 +122,7 @@ impl CredentialsSource {
         let failed = |what| io::Error::other(format!("the source of credentials failed: {what}"));
         let credentials = answer.map_err(failed)?;
         let renew = credentials.valid_for.map(|valid| self.clock.now().saturating_add(valid - valid / 5));
-        let number = latest.as_ref().map_or(0, |answered| answered.number + 1);
-        Ok(latest.insert(CredentialsAnswer { credentials, number, renew }).clone())
+        Ok(latest.insert(CredentialsAnswer { credentials, renew }).clone())
     }
 }
 
@@ -241,6 +239,20 @@ mod tests {
             assert_eq!(source.after(&refused, LIMIT).await.unwrap().credentials.password, "p1");
         }
         assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+
+    /// Two connections asked before the password changed, and the first of them is refused.
+    #[tokio::test]
+    async fn an_answer_as_old_as_the_refused_one_is_not_taken() {
+        let asked = AtomicU32::new(0);
+        let source = CredentialsSource::new(move || {
+            let is_old = asked.fetch_add(1, Ordering::Relaxed) < 2;
+            let password = if is_old { "old" } else { "new" };
+            async move { Ok::<_, io::Error>(Credentials::password(password)) }
+        });
+        let refused = source.current(LIMIT).await.unwrap();
+        source.current(LIMIT).await.unwrap();
+        assert_eq!(source.after(&refused, LIMIT).await.unwrap().credentials.password, "new");
     }
 
     #[tokio::test]
