@@ -20,23 +20,30 @@ impl Policy {
     /// ```
     ///
     /// # Panics
-    /// If [`Policy::try_in_flight`] would return an error, or if `limit` is 0 or above
-    /// [`Quota::MAX_UNITS`].
+    /// If [`Policy::try_in_flight`] would return an error.
     #[track_caller]
     pub fn in_flight(name: &str, limit: u64) -> Policy {
-        match Policy::try_in_flight(name, Quota::in_flight(limit)) {
+        match Policy::try_in_flight(name, limit) {
             Ok(policy) => policy,
             Err(error) => panic!("policy {name:?}: {error}"),
         }
     }
 
-    /// [`Policy::in_flight`] for values that are known only at run time. The window of the quota is
-    /// the time to live.
+    /// [`Policy::in_flight`] for values that are known only at run time.
+    ///
+    /// ```
+    /// use tollgate_core::{Policy, PolicyError, QuotaError};
+    ///
+    /// let from_a_row = 0;
+    /// let error = Policy::try_in_flight("exports", from_a_row).unwrap_err();
+    /// assert_eq!(error, PolicyError::InvalidQuota(QuotaError::ZeroLimit));
+    /// ```
     ///
     /// # Errors
-    /// [`PolicyError`] if the name is invalid, if the limit exceeds [`Algorithm::MAX_IN_FLIGHT`],
-    /// or if the quota has a burst.
-    pub fn try_in_flight(name: &str, quota: Quota) -> Result<Policy, PolicyError> {
+    /// [`PolicyError`] if the name is invalid, or if the limit is 0 or exceeds
+    /// [`Algorithm::MAX_IN_FLIGHT`].
+    pub fn try_in_flight(name: &str, limit: u64) -> Result<Policy, PolicyError> {
+        let quota = Quota::try_new(limit, Quota::DEFAULT_TTL)?;
         Policy::try_from_parts(name, quota, Algorithm::InFlight)
     }
 

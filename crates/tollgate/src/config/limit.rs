@@ -166,7 +166,7 @@ impl LimitConfig {
                 let quota = Quota::try_new((*in_flight).max(1), ttl);
                 let quota = quota.map_err(|error| Mistake::new("ttl", error))?;
                 refuse(*in_flight == 0, "in-flight", "at least 1 request must be allowed")?;
-                let policy = Policy::try_in_flight(name, quota);
+                let policy = Policy::try_from_parts(name, quota, Algorithm::InFlight);
                 return policy.map_err(|error| Mistake::of_policy("in-flight", error));
             }
         };

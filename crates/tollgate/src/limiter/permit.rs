@@ -16,7 +16,7 @@ use crate::plan::{Ask, Asks, PolicyRef};
 
 /// A request that was charged and may pass. Dropped, it keeps its charges and releases its
 /// [slots](Permit::slot).
-#[must_use = "a leaky bucket asks for a delay before the request passes: see `delay`"]
+#[must_use = "dropped, a permit keeps its charges and releases its slots: hold it while the work runs, and await its `delay`"]
 pub struct Permit {
     report: Report,
     /// `None` for what was taken out.
