@@ -5,15 +5,14 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tollgate::Algorithm;
 use tollgate_conformance::Suite;
-use tollgate_redis::{RedisStore, SlidingLogLayout};
+use tollgate_redis::{RedisStoreBuilder, SlidingLogLayout};
 use tollgate_test_servers::{Cluster, Kind, Sentinel, Server, short_or_long};
 
-use crate::redis::{prefix, shared};
+use crate::redis::{builder, prefix, shared};
 
 /// The whole suite, with a few random steps. The tests at the end of this file make many more.
 pub(crate) fn whole() -> Suite {
@@ -26,14 +25,14 @@ pub(crate) fn whole_or_short() -> Suite {
 }
 
 pub(crate) fn holds(suite: Suite, url: &str, layout: SlidingLogLayout) {
+    holds_of(suite, || builder(url).sliding_log(layout));
+}
+
+/// The same for stores of a builder. It waits for long: the suite takes 99,991 units at once, and
+/// the other tests of the binary run at the same time.
+pub(crate) fn holds_of(suite: Suite, builder: impl Fn() -> RedisStoreBuilder) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let make = async |clock| {
-        let builder = RedisStore::builder(url).prefix(prefix()).sliding_log(layout).clock(clock);
-        // The suite takes 99,991 units at once, and the other tests of the binary run at the same
-        // time.
-        let patience = Duration::from_secs(60);
-        builder.connect_timeout(patience).response_timeout(patience).connect().await.unwrap()
-    };
+    let make = async |clock| builder().prefix(prefix()).clock(clock).connect().await.unwrap();
     runtime.block_on(async {
         suite.clone().run(&make).await;
         suite.run_usage(&make).await;

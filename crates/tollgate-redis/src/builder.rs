@@ -11,7 +11,7 @@ use tollgate_core::Clock;
 use crate::commit::{CallContext, Commit, ServerClocks};
 use crate::error::Error;
 use crate::link::tls::Certificates;
-use crate::link::topology::Topology;
+use crate::link::topology::{NodeAddresses, Topology};
 use crate::link::{Connecting, Credentials, CredentialsSource, Link, QUESTIONS, Timeouts};
 use crate::startup_check;
 use crate::store::RedisStore;
@@ -36,6 +36,7 @@ pub struct RedisStoreBuilder {
     certificates: Certificates,
     sentinel_credentials: Option<(String, String)>,
     credentials: Option<Arc<CredentialsSource>>,
+    node_addresses: Option<NodeAddresses>,
 }
 
 impl RedisStore {
@@ -49,6 +50,9 @@ impl RedisStore {
     /// | `unix:///path` | a server, by its socket |
     /// | `redis-sentinel://[user:password@]host[:port],…/master[/db]` | the master that these Sentinels name |
     /// | `redis-cluster://[user:password@]host[:port],…` | the Cluster of these nodes |
+    ///
+    /// A server that divides keys into hash slots behind one address is a Cluster of one node, if
+    /// it [names no nodes](crate#in-a-cluster): Redis Enterprise, Azure Managed Redis.
     ///
     /// With the feature `tls`, `rediss` instead of `redis` connects with TLS. User and password are
     /// those of the servers. Set those of Sentinels with
@@ -86,6 +90,7 @@ impl RedisStoreBuilder {
             certificates: Certificates::default(),
             sentinel_credentials: None,
             credentials: None,
+            node_addresses: None,
         }
     }
 
@@ -176,6 +181,31 @@ impl RedisStoreBuilder {
         password: impl Into<String>,
     ) -> RedisStoreBuilder {
         self.sentinel_credentials = Some((user.into(), password.into()));
+        self
+    }
+
+    /// Sets where the nodes of a Cluster are reached, from the host and port that each announces.
+    ///
+    /// For nodes behind NAT, in containers or behind a tunnel, which announce inner addresses. The
+    /// nodes in the URL are reached as the URL says.
+    ///
+    /// ```no_run
+    /// use tollgate_redis::RedisStore;
+    ///
+    /// # async fn example() -> Result<(), tollgate_redis::Error> {
+    /// // Containers whose ports 7001 to 7006 are published.
+    /// let store = RedisStore::builder("redis-cluster://127.0.0.1:7001")
+    ///     .node_addresses(|_host, port| ("127.0.0.1".to_owned(), port))
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn node_addresses(
+        mut self,
+        reached: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
+    ) -> RedisStoreBuilder {
+        self.node_addresses = Some(NodeAddresses::new(reached));
         self
     }
 
@@ -275,6 +305,8 @@ impl RedisStoreBuilder {
     ///   Permissions that only other algorithms need are missed by their first requests;
     /// - a master that the Sentinels do not know;
     /// - a node of a Cluster, or a Sentinel, whose URL says that it is a server;
+    /// - a node of a Cluster that cannot be reached at the address that it announces: see
+    ///   [`RedisStoreBuilder::node_addresses`];
     /// - a proxy that spreads keys over several servers.
     ///
     /// # Panics
@@ -285,6 +317,9 @@ impl RedisStoreBuilder {
         let mut topology = Topology::parse(&self.url, &self.certificates)?;
         if let Some((user, password)) = &self.sentinel_credentials {
             topology.set_sentinel_credentials(user, password)?;
+        }
+        if let Some(addresses) = self.node_addresses {
+            topology.set_node_addresses(addresses)?;
         }
         let connecting = Connecting { timeouts, credentials: self.credentials };
         let context = CallContext {

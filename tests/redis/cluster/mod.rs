@@ -1,5 +1,6 @@
 //! A Cluster, whose nodes are found and called.
 
+mod addresses;
 mod masters;
 mod moves;
 mod sets;

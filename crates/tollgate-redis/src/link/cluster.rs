@@ -14,16 +14,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bb8_redis::redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind, Value};
+use bb8_redis::redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind, Value, cmd};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
 use super::call::{Build, Moving, Text, cause, is_replica};
-use super::hash_slots::{HASH_SLOTS, HashSlots, Range, covered, ranges, redirected};
+use super::hash_slots::{HASH_SLOTS, HashSlots, Range, announced_by, covered, ranges, redirected};
 use super::node::{ClusterNode, NodeConn};
 use super::open::{Address, Connecting, at};
+use super::proxy_check::ShardingCheck;
+use super::topology::{ClusterTopology, NodeAddresses};
 use crate::error::{Cause, Error};
 
 /// How often a call that was not executed is sent again after a pause. That takes several attempts
@@ -42,7 +44,11 @@ pub(crate) struct ClusterLink(Arc<ClusterState>);
 struct ClusterState {
     /// The nodes of the URL. Other nodes have the settings of the first.
     infos: Vec<ConnectionInfo>,
+    /// Where other nodes are reached.
+    addresses: NodeAddresses,
     connecting: Connecting,
+    /// For a server that does not name its nodes.
+    sharding: Arc<ShardingCheck>,
     clock: Clock,
     map: Mutex<ClusterMap>,
     /// Held during the first refresh.
@@ -73,12 +79,15 @@ pub(crate) struct Handle<'a> {
 }
 
 impl ClusterLink {
-    pub(super) fn new(infos: Vec<ConnectionInfo>, connecting: Connecting) -> ClusterLink {
+    /// `prefix` is that of all keys.
+    pub(super) fn new(cluster: ClusterTopology, prefix: &str, connecting: Connecting) -> ClusterLink {
         let clock = Clock::system();
         let map = Mutex::new(ClusterMap { next_refresh: Timestamp::EPOCH, ..ClusterMap::default() });
         ClusterLink(Arc::new(ClusterState {
-            infos,
+            infos: cluster.nodes,
+            addresses: cluster.addresses,
             connecting,
+            sharding: Arc::new(ShardingCheck::new(prefix, true)),
             clock,
             map,
             refreshing: tokio::sync::Mutex::default(),
@@ -114,6 +123,26 @@ impl ClusterLink {
     pub(super) async fn master_of(&self, hash_slot: u16) -> Result<Arc<ClusterNode>, Error> {
         self.0.refresh().await?;
         self.owner(hash_slot).await
+    }
+
+    /// Checks that a node can be reached at the address that it announces.
+    ///
+    /// # Errors
+    /// If it can be reached only at that of the URL.
+    pub(super) async fn check_addresses(&self) -> Result<(), Error> {
+        for node in self.0.of_url() {
+            let Some(announced) = self.0.announced_by(&node).await else { continue };
+            let Err(error) = announced.connection().await else { return Ok(()) };
+            // It may have ended meanwhile.
+            if self.0.announced_by(&node).await.is_some() {
+                let [at, announced] =
+                    [&node, &announced].map(|node| format!("{}:{}", node.address.0, node.address.1));
+                return Err(Error::config(format!(
+                    "the node at {at} announces {announced}, where it cannot be reached: set node_addresses ({error})"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// The number of the node that owns a hash slot, 0 if it is unknown.
@@ -179,15 +208,44 @@ impl ClusterState {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn node(&self, address: &Address) -> Arc<ClusterNode> {
-        self.node_of(&mut self.map(), address)
+    /// The node that announces this address.
+    fn node(&self, map: &mut ClusterMap, announced: &Address) -> Arc<ClusterNode> {
+        self.node_at(map, announced, || self.addresses.reached(&announced.0, announced.1))
     }
 
-    fn node_of(&self, map: &mut ClusterMap, address: &Address) -> Arc<ClusterNode> {
-        let new = || {
-            Arc::new(ClusterNode::new(address.clone(), at(&self.infos[0], address), self.connecting.clone()))
-        };
+    fn node_at(
+        &self,
+        map: &mut ClusterMap,
+        address: &Address,
+        reached: impl FnOnce() -> Address,
+    ) -> Arc<ClusterNode> {
+        let info = || at(&self.infos[0], &reached());
+        let new = || Arc::new(ClusterNode::new(address.clone(), info(), self.connecting.clone()));
         Arc::clone(map.nodes.entry(address.clone()).or_insert_with(new))
+    }
+
+    /// The nodes of the URL, at the addresses there.
+    fn of_url(&self) -> Vec<Arc<ClusterNode>> {
+        let address = |info: &ConnectionInfo| match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Some((host.clone(), *port))
+            }
+            _ => None,
+        };
+        let mut map = self.map();
+        let node = |address: Address| self.node_at(&mut map, &address, || address.clone());
+        self.infos.iter().filter_map(address).map(node).collect()
+    }
+
+    /// The same node at the address that it announces. `None` if it does not say.
+    async fn announced_by(&self, node: &ClusterNode) -> Option<Arc<ClusterNode>> {
+        let mut connection = node.connection().await.ok()?;
+        let mut id = cmd("CLUSTER");
+        id.arg("MYID");
+        let Ok(Value::BulkString(id)) = connection.run_without_key(id).await else { return None };
+        let answer = connection.hash_slots().await.ok()?;
+        let address = announced_by(str::from_utf8(&id).ok()?, &answer, &node.address)?;
+        Some(self.node(&mut self.map(), &address))
     }
 
     /// Makes the map. Concurrent callers wait for the same attempt.
@@ -215,18 +273,16 @@ impl ClusterState {
             .cloned()
             .min_by_key(|node| chance.hash_one(&node.address));
         if let Some(node) = serving
-            && let Ok(ranges) = hash_slots_of(&node).await
+            && let Ok(ranges) = hash_slots_of(&node, &self.sharding).await
         {
             return self.learn(ranges);
         }
-        for info in &self.infos {
-            if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } = info.addr() {
-                self.node(&(host.clone(), *port));
-            }
-        }
+        // Those of the URL may own no hash slot, and then the map has dropped them.
+        self.of_url();
         let mut asked = JoinSet::new();
         for node in self.map().nodes.values().cloned() {
-            asked.spawn(async move { (hash_slots_of(&node).await, node) });
+            let sharding = Arc::clone(&self.sharding);
+            asked.spawn(async move { (hash_slots_of(&node, &sharding).await, node) });
         }
         let (mut fallback, mut failure) = (None, None);
         while let Some(answer) = asked.join_next().await {
@@ -259,7 +315,7 @@ impl ClusterState {
         // Under one lock with the hash slots: another refresh must not drop a master in between.
         let mut map = self.map();
         for master in masters() {
-            self.node_of(&mut map, master);
+            self.node(&mut map, master);
         }
         map.nodes.retain(|address, node| {
             if masters().any(|master| master == address) {
@@ -284,12 +340,27 @@ fn no_owner() -> Error {
     Cause::Redis((kind, "no node owns the hash slot").into()).into()
 }
 
-async fn hash_slots_of(node: &ClusterNode) -> Result<Vec<Range>, Error> {
-    let answer = node.connection().await?.hash_slots().await.map_err(Cause::Redis)?;
+async fn hash_slots_of(node: &ClusterNode, sharding: &ShardingCheck) -> Result<Vec<Range>, Error> {
+    let mut connection = node.connection().await?;
+    let answer = match connection.hash_slots().await {
+        Err(error) if names_no_nodes(&error) => {
+            sharding.run(connection.inner()).await.map_err(Cause::Redis)?;
+            return Ok(vec![Range::whole(&node.address)]);
+        }
+        answer => answer.map_err(Cause::Redis)?,
+    };
     ranges(&answer, &node.address).ok_or_else(|| {
         let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
         Cause::Redis((kind, "a node does not know the owners of the hash slots").into()).into()
     })
+}
+
+/// Whether a server refuses to name its nodes, and divides keys into hash slots behind one address:
+/// Redis Enterprise, and Azure Managed Redis with the policy "Enterprise".
+fn names_no_nodes(error: &RedisError) -> bool {
+    let text = error.to_string().to_ascii_lowercase();
+    error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError)
+        && ["command is not allowed", "unknown command"].iter().any(|sign| text.contains(sign))
 }
 
 impl Handle<'_> {
@@ -363,7 +434,9 @@ impl Handle<'_> {
             self.cluster.refresh_in_background();
             return Err(Cause::Redis(unsettled(error)).into());
         };
-        self.cluster.handle_of(self.cluster.0.node(&address)).await
+        let state = &self.cluster.0;
+        let node = state.node(&mut state.map(), &address);
+        self.cluster.handle_of(node).await
     }
 }
 

@@ -9,6 +9,7 @@ use super::node::ClusterNode;
 use super::open::Address;
 
 pub(super) const HASH_SLOTS: usize = 16_384;
+const LAST_HASH_SLOT: u16 = 16_383;
 
 /// A range of hash slots, and the master that owns them.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,6 +18,13 @@ pub(super) struct Range {
     last: u16,
     /// `None` if the node that reports the range does not know the address.
     pub(super) master: Option<Address>,
+}
+
+impl Range {
+    /// All hash slots, of one master.
+    pub(super) fn whole(master: &Address) -> Range {
+        Range { first: 0, last: LAST_HASH_SLOT, master: Some(master.clone()) }
+    }
 }
 
 /// The known owner of each hash slot.
@@ -61,20 +69,39 @@ pub(super) fn ranges(answer: &Value, asked: &Address) -> Option<Vec<Range>> {
     let Value::Array(ranges) = answer else { return None };
     let range = |range: &Value| {
         let Value::Array(range) = range else { return None };
-        let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = &range[..] else { return None };
-        let [host, Value::Int(port), about @ ..] = &master[..] else { return None };
-        let host = match host {
-            Value::Nil => "",
-            host => text(host)?,
-        };
-        // A node that should announce a host name but has none reports its address in addition.
-        let host = if host == "?" { about.get(1).and_then(ip).unwrap_or(host) } else { host };
-        let master = address(host, u16::try_from(*port).ok()?, asked);
+        let [Value::Int(first), Value::Int(last), master, ..] = &range[..] else { return None };
+        let master = announced(master, asked)?;
         Some(Range { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, master })
     };
     let ranges: Vec<Range> = ranges.iter().map(range).collect::<Option<_>>()?;
     let fit = |range: &Range| range.first <= range.last && usize::from(range.last) < HASH_SLOTS;
     (!ranges.is_empty() && ranges.iter().all(fit)).then_some(ranges)
+}
+
+/// The address that a node in an answer to `CLUSTER SLOTS` announces. `None` if the answer is
+/// malformed, `Some(None)` if the address is unknown.
+fn announced(node: &Value, asked: &Address) -> Option<Option<Address>> {
+    let Value::Array(node) = node else { return None };
+    let [host, Value::Int(port), about @ ..] = &node[..] else { return None };
+    let host = match host {
+        Value::Nil => "",
+        host => text(host)?,
+    };
+    // A node that should announce a host name but has none reports its address in addition.
+    let host = if host == "?" { about.get(1).and_then(ip).unwrap_or(host) } else { host };
+    Some(address(host, u16::try_from(*port).ok()?, asked))
+}
+
+/// The address that the node with this id announces, in an answer to `CLUSTER SLOTS`.
+pub(super) fn announced_by(id: &str, answer: &Value, asked: &Address) -> Option<Address> {
+    let Value::Array(ranges) = answer else { return None };
+    let nodes = ranges.iter().flat_map(|range| match range {
+        Value::Array(range) => range.get(2..).unwrap_or_default(),
+        _ => &[],
+    });
+    let mut of_id =
+        nodes.filter(|node| matches!(node, Value::Array(node) if node.get(2).and_then(text) == Some(id)));
+    announced(of_id.next()?, asked)?
 }
 
 fn text(value: &Value) -> Option<&str> {

@@ -67,7 +67,9 @@ impl Link {
             Topology::Sentinel(sentinel) => {
                 ServerSource::Sentinels(Sentinels::new(sentinel, connecting.clone()))
             }
-            Topology::Cluster(nodes) => return Link::Cluster(ClusterLink::new(nodes, connecting)),
+            Topology::Cluster(cluster) => {
+                return Link::Cluster(ClusterLink::new(cluster, prefix, connecting));
+            }
         };
         Link::Pool(Pool::new(source, prefix, connections, connecting))
     }
@@ -138,10 +140,13 @@ impl Link {
     /// Checks that the server is what the URL says.
     ///
     /// # Errors
-    /// If the URL of a server leads to a node of a Cluster or to a Sentinel. If the server cannot
-    /// be asked, that is not an error.
+    /// If the URL of a server leads to a node of a Cluster or to a Sentinel, or a node of a Cluster
+    /// cannot be reached at the address that it announces. If the server cannot be asked, that is
+    /// not an error.
     pub(crate) async fn check_mode(&self) -> Result<(), Error> {
-        let Link::Pool(_) = self else { return Ok(()) };
+        if let Link::Cluster(cluster) = self {
+            return cluster.check_addresses().await;
+        }
         let text = self.info(&Master::Pooled, "server").await.unwrap_or_default();
         // Valkey calls it server_mode.
         if text.contains("_mode:cluster") {

@@ -157,6 +157,10 @@ impl NodeConn {
         result
     }
 
+    pub(super) fn inner(&mut self) -> &mut MultiplexedConnection {
+        &mut self.inner
+    }
+
     /// Asks for the owners of all hash slots.
     pub(super) async fn hash_slots(&mut self) -> Result<Value, RedisError> {
         let mut hash_slots = cmd("CLUSTER");

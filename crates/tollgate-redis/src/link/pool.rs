@@ -77,7 +77,7 @@ impl Pool {
                 source,
                 connecting,
                 has_resp3: AtomicBool::new(false),
-                sharding: ShardingCheck::new(prefix),
+                sharding: ShardingCheck::new(prefix, false),
                 path,
                 failures: Arc::clone(&failures),
             });

@@ -1,7 +1,8 @@
 //! Refuses proxies that spread keys over several servers without being a Cluster.
 //!
 //! Such a proxy routes a call with many keys by the first of them. The state of a key would be kept
-//! on several servers, and each would admit the whole limit.
+//! on several servers, and each would admit the whole limit. One that divides keys into hash slots
+//! routes a call rightly if its keys are of one hash slot.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +11,7 @@ use bb8_redis::redis::aio::MultiplexedConnection;
 use bb8_redis::redis::{ErrorKind, Pipeline, RedisError, ServerErrorKind, cmd};
 
 use crate::error::is_configuration;
+use crate::wire::names::hash_slot_of;
 
 /// With two servers, all of so many keys are on one of them in one case of 32,768.
 const KEYS: usize = 16;
@@ -17,12 +19,25 @@ const KEYS: usize = 16;
 /// Tries out the first connection of a store.
 pub(super) struct ShardingCheck {
     prefix: String,
+    /// Whether the keys of a call are of one hash slot.
+    in_one_hash_slot: bool,
     has_passed: AtomicBool,
 }
 
 impl ShardingCheck {
-    pub(super) fn new(prefix: &str) -> ShardingCheck {
-        ShardingCheck { prefix: prefix.to_owned(), has_passed: AtomicBool::new(false) }
+    pub(super) fn new(prefix: &str, in_one_hash_slot: bool) -> ShardingCheck {
+        ShardingCheck { prefix: prefix.to_owned(), in_one_hash_slot, has_passed: AtomicBool::new(false) }
+    }
+
+    /// Names of keys that no other call uses.
+    fn keys(&self) -> Vec<String> {
+        // Not numbered: hashes of names that are nearly the same may lie near each other.
+        let random = RandomState::new();
+        let tags = (0_u64..).map(|n| format!("{:016x}", random.hash_one(n)));
+        let first = hash_slot_of(format!("{:016x}", random.hash_one(0_u64)).as_bytes());
+        let fits = |tag: &String| !self.in_one_hash_slot || hash_slot_of(tag.as_bytes()) == first;
+        let name = |tag| format!("{}:sharding-check:{{{tag}}}", self.prefix);
+        tags.filter(fits).take(KEYS).map(name).collect()
     }
 
     /// Writes several keys by one call, and reads each by its own.
@@ -34,11 +49,7 @@ impl ShardingCheck {
         if self.has_passed.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // Not numbered: hashes of names that are nearly the same may lie near each other.
-        let random = RandomState::new();
-        let keys: Vec<String> = (0..KEYS)
-            .map(|n| format!("{}:sharding-check:{:016x}", self.prefix, random.hash_one(n)))
-            .collect();
+        let keys = self.keys();
         let mut write = cmd("EVAL");
         write
             .arg("for _, key in ipairs(KEYS) do redis.call('PSETEX', key, 10000, 1) end")
@@ -67,7 +78,7 @@ impl ShardingCheck {
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) => Err(refused(
-                "this server wants all keys of a call in one hash slot: the URL of a Cluster begins with redis-cluster://",
+                "this server wants all keys of a call in one hash slot: its URL must begin with redis-cluster://",
             )),
             // A mistake that `connect` explains better: a missing permission, a Sentinel.
             Err(error) if is_configuration(&error) => Ok(()),
@@ -80,4 +91,22 @@ impl ShardingCheck {
 
 fn refused(why: &'static str) -> RedisError {
     (ErrorKind::InvalidClientConfig, why).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_have_a_hash_slot_in_common_if_a_call_must_have_one() {
+        for (in_one_hash_slot, hash_slots) in [(true, 1..=1), (false, 2..=KEYS)] {
+            let names = ShardingCheck::new("p", in_one_hash_slot).keys();
+            let tags = names.iter().map(|name| name.split(['{', '}']).nth(1).unwrap());
+            let of_tags: BTreeSet<u16> = tags.clone().map(|tag| hash_slot_of(tag.as_bytes())).collect();
+            assert!(hash_slots.contains(&of_tags.len()), "{names:?}");
+            assert_eq!(tags.collect::<BTreeSet<_>>().len(), KEYS);
+        }
+    }
 }

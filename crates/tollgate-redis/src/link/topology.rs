@@ -1,5 +1,7 @@
 //! Parses the URL of a Redis.
 
+use std::sync::Arc;
+
 use bb8_redis::redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
 use super::tls::Certificates;
@@ -8,7 +10,7 @@ use crate::error::Error;
 pub(crate) enum Topology {
     Server(ConnectionInfo),
     Sentinel(SentinelTopology),
-    Cluster(Vec<ConnectionInfo>),
+    Cluster(ClusterTopology),
 }
 
 /// Sentinels, and the master that they name.
@@ -17,6 +19,33 @@ pub(crate) struct SentinelTopology {
     pub(crate) master: String,
     /// The settings for connections to the master. Its address is replaced.
     pub(crate) server: ConnectionInfo,
+}
+
+/// Nodes of a Cluster, and where the addresses that they announce are reached.
+pub(crate) struct ClusterTopology {
+    pub(crate) nodes: Vec<ConnectionInfo>,
+    pub(crate) addresses: NodeAddresses,
+}
+
+/// Where a node of a Cluster is reached, from the address that it announces.
+#[derive(Clone)]
+pub(crate) struct NodeAddresses(Arc<dyn Fn(&str, u16) -> (String, u16) + Send + Sync>);
+
+impl NodeAddresses {
+    pub(crate) fn new(reached: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static) -> NodeAddresses {
+        NodeAddresses(Arc::new(reached))
+    }
+
+    pub(super) fn reached(&self, host: &str, port: u16) -> (String, u16) {
+        (self.0)(host, port)
+    }
+}
+
+/// As announced.
+impl Default for NodeAddresses {
+    fn default() -> NodeAddresses {
+        NodeAddresses::new(|host, port| (host.to_owned(), port))
+    }
 }
 
 impl Topology {
@@ -54,6 +83,15 @@ impl Topology {
         for info in &mut sentinel.sentinels {
             *info = info.clone().set_redis_settings(settings.clone());
         }
+        Ok(())
+    }
+
+    /// Sets where the nodes of a Cluster are reached.
+    pub(crate) fn set_node_addresses(&mut self, addresses: NodeAddresses) -> Result<(), Error> {
+        let Topology::Cluster(cluster) = self else {
+            return Err(Error::config("node_addresses needs a redis-cluster:// URL"));
+        };
+        cluster.addresses = addresses;
         Ok(())
     }
 }
@@ -132,7 +170,7 @@ fn cluster(scheme: &str, rest: &str, certificates: &Certificates) -> Result<Topo
         )));
     }
     let nodes = urls.iter().map(|url| server(url, certificates)).collect::<Result<_, _>>()?;
-    Ok(Topology::Cluster(nodes))
+    Ok(Topology::Cluster(ClusterTopology { nodes, addresses: NodeAddresses::default() }))
 }
 
 #[cfg(test)]
@@ -160,7 +198,7 @@ mod tests {
         let settings = sentinel.server.redis_settings();
         assert_eq!((settings.username(), settings.db()), (Some("ada"), 3));
         assert!(sentinel.sentinels.iter().all(|info| info.redis_settings().password().is_none()));
-        let Ok(Topology::Cluster(nodes)) = parse("redis-cluster://:pw@a,b:7") else {
+        let Ok(Topology::Cluster(ClusterTopology { nodes, .. })) = parse("redis-cluster://:pw@a,b:7") else {
             panic!("not a cluster");
         };
         assert_eq!(addresses(&nodes), ["a:6379", "b:7"]);

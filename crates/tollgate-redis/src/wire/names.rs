@@ -275,7 +275,7 @@ impl Name {
     }
 }
 
-fn hash_slot_of(tag: &[u8]) -> u16 {
+pub(crate) fn hash_slot_of(tag: &[u8]) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(tag) % 16_384
 }
 
