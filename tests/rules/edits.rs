@@ -1,6 +1,7 @@
 //! Ways in which a file changes.
 
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -112,6 +113,7 @@ fn a_file_that_was_broken_for_a_while_and_is_as_before_changes_nothing() {
     assert_eq!(watched.watcher.status().version(), 1);
 }
 
+#[cfg(unix)]
 #[test]
 fn links_are_followed_also_as_kubernetes_moves_them() {
     let version = |folder: &Path, name: &str, limit: u64| {

@@ -5,4 +5,5 @@
 mod edits;
 mod journal;
 mod limits;
+#[cfg(unix)]
 mod walk;

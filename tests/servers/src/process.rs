@@ -36,6 +36,7 @@ impl Process {
         watchdog.args(["-c", WATCHDOG, "watchdog"]).arg(directory);
         watchdog.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // Its own process group: Ctrl-C would otherwise end the watchdog before it has cleaned up.
+        #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut watchdog, 0);
         let watchdog = watchdog
             .spawn()

