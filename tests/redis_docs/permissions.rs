@@ -1,6 +1,7 @@
 //! The permissions that the documentation lists: they suffice, and the store uses each of them.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -99,6 +100,51 @@ fn the_documented_permissions_are_necessary_and_sufficient() {
     let allowed = documented().into_iter().filter_map(|word| word.strip_prefix('+'));
     let allowed: BTreeSet<_> = allowed.filter(|name| !TOPOLOGY.contains(name)).map(str::to_owned).collect();
     assert_eq!(allowed, used);
+}
+
+/// What the scripts use of Lua, besides its syntax.
+#[test]
+fn the_documented_functions_of_lua_are_those_of_the_scripts() {
+    let (_, documented) = DOCS.split_once("functions of Lua 5.1:").expect("a list");
+    let (documented, _) = documented.split_once(". The command").expect("its end");
+    let documented: BTreeSet<&str> = documented.split('`').skip(1).step_by(2).collect();
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/tollgate-redis/lua");
+    let mut used = BTreeSet::new();
+    for script in fs::read_dir(scripts).expect("a folder") {
+        let text = fs::read_to_string(script.expect("a file").path()).expect("a text");
+        for line in text.lines() {
+            let code = line.split_once("--").map_or(line, |(code, _)| code);
+            let words = code.split(|sign: char| !sign.is_ascii_alphanumeric() && !"._".contains(sign));
+            used.extend(words.filter(|word| is_of_lua(word)).map(str::to_owned));
+        }
+    }
+    assert_eq!(documented, used.iter().map(String::as_str).collect());
+}
+
+fn is_of_lua(word: &str) -> bool {
+    const LIBRARIES: [&str; 8] = ["bit", "cjson", "cmsgpack", "math", "redis", "string", "struct", "table"];
+    const GLOBALS: [&str; 17] = [
+        "assert",
+        "error",
+        "getmetatable",
+        "ipairs",
+        "load",
+        "loadstring",
+        "next",
+        "pairs",
+        "pcall",
+        "rawequal",
+        "rawget",
+        "rawset",
+        "select",
+        "setmetatable",
+        "tonumber",
+        "tostring",
+        "type",
+    ];
+    word == "unpack"
+        || GLOBALS.contains(&word)
+        || word.split_once('.').is_some_and(|(library, _)| LIBRARIES.contains(&library))
 }
 
 async fn passes(store: &RedisStore) {

@@ -7,6 +7,7 @@ use crate::keys::{self, KeyArgs};
 use crate::load::{self, LoadArgs};
 use crate::replay::{self, ReplayArgs};
 use crate::rules::{self, CheckArgs, ExplainArgs};
+use crate::store::StoreArgs;
 use crate::usage::UsageArgs;
 
 /// Loads rate limiters, explains their rules, tries rules on a log, and shows how keys stand in
@@ -55,6 +56,10 @@ pub(crate) enum Command {
     /// Shows which keys are allowed and denied most often, or use most, and when
     #[command(arg_required_else_help = false)]
     Usage(UsageArgs),
+
+    /// Checks whether a server can be the store of a fleet
+    #[command(arg_required_else_help = false)]
+    Store(StoreArgs),
 
     /// Shows what rules would have refused of the requests in a log
     #[command(next_line_help = true, after_help = replay::AFTER_HELP)]

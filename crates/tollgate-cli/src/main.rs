@@ -3,7 +3,7 @@
 #![allow(clippy::float_arithmetic, clippy::cast_precision_loss, reason = "figures of a report")]
 
 // From top to bottom; imports run down this list only: this module, cli, load, replay, blocks,
-// rules, keys, usage, and then the others.
+// rules, keys, store, usage, and then the others.
 mod blocks;
 mod chart;
 mod cli;
@@ -13,6 +13,7 @@ mod output;
 mod redis_args;
 mod replay;
 mod rules;
+mod store;
 mod table;
 mod usage;
 mod values;
@@ -45,6 +46,7 @@ async fn run(command: Command) -> Result<ExitCode, String> {
         Command::Blocked(args) => blocks::blocked(&args).await,
         Command::Check(args) => rules::check(&args),
         Command::Explain(args) => rules::explain(&args).await,
+        Command::Store(args) => store::run(args).await,
         Command::Usage(args) => usage::run(args).await,
         Command::Replay(args) => replay::run(&args).await,
     }

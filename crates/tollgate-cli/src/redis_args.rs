@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use tollgate_redis::RedisStore;
+use tollgate_redis::{RedisStore, RedisStoreBuilder};
 
-const REDIS_HELP: &str = "\
+pub(crate) const REDIS_HELP: &str = "\
 A Redis or Valkey
 
 HOST[:PORT]
@@ -49,15 +49,17 @@ pub(crate) struct RedisArgs {
 impl RedisArgs {
     /// Opens the store. If the Redis is down, this succeeds, and requests fail.
     pub(crate) async fn connect(&self, prefix: &str, timeout: Duration) -> Result<RedisStore, String> {
-        let mut builder = RedisStore::builder(&self.url()?)
-            .prefix(self.prefix.as_deref().unwrap_or(prefix))
-            .response_timeout(timeout)
-            .most_waiting(MOST_WAITING);
-        if let Some(secret) = &self.secret {
-            builder = builder.secret(secret);
-        }
+        let builder = self.builder(timeout)?.prefix(self.prefix.as_deref().unwrap_or(prefix));
         // The error repeats neither the URL, which may hold a password, nor the secret.
         builder.connect().await.map_err(|error| format!("--redis: {error}"))
+    }
+
+    pub(crate) fn builder(&self, timeout: Duration) -> Result<RedisStoreBuilder, String> {
+        let builder = RedisStore::builder(&self.url()?).response_timeout(timeout).most_waiting(MOST_WAITING);
+        Ok(match &self.secret {
+            Some(secret) => builder.secret(secret),
+            None => builder,
+        })
     }
 
     /// Returns the URL with user and password.

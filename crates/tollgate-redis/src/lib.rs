@@ -100,6 +100,17 @@
 //! With TLS, a node's certificate must be for the name that `CLUSTER SLOTS` reports. That is its
 //! address, or its host name with `cluster-preferred-endpoint-type hostname`.
 //!
+//! **Nodes behind NAT**, in containers or behind a tunnel announce inner addresses.
+//! [`node_addresses`](RedisStoreBuilder::node_addresses) says where they are reached. Without it,
+//! `connect` fails and names such an address: it asks a node of the URL for the address that it
+//! announces (`CLUSTER MYID`, left out without that permission), and connects there.
+//!
+//! **Servers that name no nodes** are reached by a `redis-cluster://` URL, too: Redis Enterprise
+//! without the OSS Cluster API, and Azure Managed Redis with the clustering policy "Enterprise".
+//! They divide keys into hash slots behind one address, and answer `CLUSTER` with an error. All
+//! calls then go through one connection, each with keys of one hash slot. This is tested with a
+//! Redis whose `CLUSTER` is renamed, not with these services.
+//!
 //! A Cluster that has lost a master and its replicas answers no key at all once it has noticed,
 //! unless `cluster-require-full-coverage` is `no`. With that setting, the keys of the other masters
 //! are decided as before. Then configure the circuit breaker to tolerate the lost part:
@@ -176,7 +187,8 @@
 //! multiply. Such are twemproxy and predixy with several servers, and Envoy's Redis proxy with
 //! several upstreams. They are refused by `connect`, or once their servers come up. To find out,
 //! the first connection writes sixteen keys named `<prefix>:sharding-check:…`, reads each, and
-//! deletes them. Reach a Cluster by a `redis-cluster://` URL, not through a proxy.
+//! deletes them. With a `redis-cluster://` URL these are keys of one hash slot, and only a server
+//! that names no nodes gets them. Reach a Cluster by its nodes, not through a proxy.
 //!
 //! # What Redis stores
 //!
@@ -326,6 +338,13 @@
 //! - `client|setname` names connections. Without it they have no name.
 //! - `ping` is for RESP2 only.
 //! - If the URL names a database, add `+select`.
+//!
+//! **Other servers** that speak the protocol (Dragonfly, Garnet, KeyDB, Kvrocks) are not tested.
+//! They need the commands above, also in scripts, and these functions of Lua 5.1: `error`,
+//! `math.ceil`, `math.floor`, `math.max`, `math.min`, `redis.call`, `redis.pcall`, `string.find`,
+//! `string.format`, `string.match`, `string.rep`, `string.sub`, `struct.pack`, `struct.unpack`,
+//! `table.concat`, `table.remove`, `tonumber`, `type`, `unpack`. The command `tollgate store check`
+//! of `tollgate-cli` tells whether a server decides as it must.
 //!
 //! # When memory is full
 //!

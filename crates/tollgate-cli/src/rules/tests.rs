@@ -97,6 +97,7 @@ fn changes_name_rules_that_start_again() {
         (of("5/min", ""), RuleChange::StartsAgain),
         (of("5/s", "algorithm = \"fixed-window\""), RuleChange::StartsAgain),
         ("quota = \"6/s\"\nby = \"user | ip\"".to_owned(), RuleChange::StartsAgain),
+        (of("5/s", "exempt = \"cors-preflight\""), RuleChange::Otherwise),
     ] {
         assert_eq!(changes(&[&first], &[&next]), [("0".to_owned(), change)], "{next}");
     }

@@ -16,6 +16,7 @@ mod redis;
 mod replay;
 mod rules;
 mod run;
+mod store_check;
 mod tls;
 mod usage;
 mod windows;
