@@ -9,6 +9,7 @@
 //!
 //! - `config.rs` makes a layer from the command line.
 //! - `live_rules.rs` and `registry.rs` take rules from a file, which the layer follows.
+//! - `in_force.rs` shows the rules in force to operators.
 //! - `rule_options.rs` takes rules from the command line.
 //! - `store.rs` and `outage.rs` make a store from it.
 //! - `routes.rs` puts the layer around routes.
@@ -25,6 +26,7 @@ mod config;
 mod dashboard;
 mod greeter;
 mod helloworld;
+mod in_force;
 mod live_rules;
 mod log;
 mod login;

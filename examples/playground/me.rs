@@ -50,7 +50,11 @@ pub(crate) async fn me(State(layer): State<RateLimitLayer<AnyStore>>, parts: Par
     let policies = (report.iter().filter(|(policy, _)| !policy.numbers().is_block()))
         .map(|(policy, status)| standing(policy, status, &report))
         .collect();
-    match serde_json::to_string_pretty(&Me { policies }) {
+    json(&Me { policies })
+}
+
+pub(crate) fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_string_pretty(value) {
         Ok(json) => ([(CONTENT_TYPE, "application/json")], json + "\n").into_response(),
         Err(error) => (http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

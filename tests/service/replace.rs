@@ -17,8 +17,8 @@ use tollgate::layer::RuleChange;
 use tollgate::store::Renewal;
 use tollgate::time::Clock;
 use tollgate::{
-    Algorithm, Head, MemoryStore, Outcome, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer, Reason,
-    RequestLimiter, Rule, SetupError, Slot,
+    Algorithm, Head, MemoryStore, MissingKey, Outcome, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer,
+    Reason, RequestLimiter, Rule, SetupError, Slot,
 };
 use tollgate_tests::{
     EVERY_ALGORITHM, Leasing, a_minute, call, clock, field, per_minute, per_user, request, store, user,
@@ -205,7 +205,20 @@ fn the_report_says_what_became_of_each_rule() {
     assert_eq!(changes.of("kept"), None);
     assert_eq!(changes.iter().count(), 6);
     let same = RateLimitLayer::new(per_user("api", 1)).replace(per_user("api", 1)).unwrap();
-    assert_eq!(same.to_string(), "version 2: no policy changed");
+    assert_eq!(same.to_string(), "version 2: no rule changed");
+}
+
+#[test]
+fn the_report_names_rules_of_which_something_else_changed() {
+    for next in [
+        per_user("api", 1).cost(|_| 2),
+        per_user("api", 1).exempt(|head: &Head<'_>| head.uri().path() == "/health"),
+        per_user("api", 1).on_missing_key(MissingKey::Skip),
+        per_user("api", 1).without_fields(),
+    ] {
+        let changes = RateLimitLayer::new(per_user("api", 1)).replace(next).unwrap();
+        assert_eq!(changes.to_string(), "version 2: \"api\" changed, but for its policies");
+    }
 }
 
 #[test]

@@ -50,6 +50,7 @@ use self::minute::Minute;
 use self::slots::Slots;
 use self::snapshot::{DeniedKey, OfPolicy, RulesFile, Snapshot};
 use crate::config::Config;
+use crate::in_force::rules;
 use crate::live_rules::{LiveRule, LiveRules, needed_headers};
 use crate::store::AnyStore;
 
@@ -139,6 +140,7 @@ impl Dashboard {
         let snapshots = Arc::new(watch::Sender::new(Arc::default()));
         // The task has the only strong reference: when it ends, the events of all pages end.
         let pages = Arc::downgrade(&snapshots);
+        let (layer, watcher) = (running.layer.clone(), running.watcher.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = self.feed(running, &snapshots) => {}
@@ -152,6 +154,7 @@ impl Dashboard {
         Router::new()
             .route("/dashboard", get(async move || page(&policy)))
             .route("/dashboard/events", get(async move || events(pages.upgrade().as_deref())))
+            .route("/rules", get(async move || rules(&layer, watcher.as_deref())))
             .route_layer(from_fn_with_state(hosts, hosts::only))
     }
 

@@ -75,6 +75,10 @@ fn an_edit_of_the_file_holds_and_a_mistake_changes_nothing() {
     assert_eq!(version(&watched), 2.0);
     assert!(limit("bob").contains("q=50"));
 
+    let rules = watched.server.get("/rules").json();
+    assert_eq!(rules["in_force"]["rules"][0]["quota"], "50/d");
+    assert_eq!((&rules["in_force"]["version"], &rules["file"]["error"]), (&json!(2), &json!(reason)));
+
     file.write(&rule("api", "60/d"));
     assert_eq!(rules_file(&watched.server, |file| file["version"] == 3)["error"], Value::Null);
     wait_until(|| error(&watched) == 0.0);

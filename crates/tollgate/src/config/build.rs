@@ -42,7 +42,9 @@ impl Registry {
         count::build();
         let policy = config.try_policy()?;
         let by = config.by.extractor(self).map_err(|reason| Mistake { field: "by", reason })?;
-        let mut rule = policy.by(by).with_key_text(&config.by.to_string());
+        // A struct of texts and numbers has a form in JSON.
+        let fields = serde_json::to_string(config).unwrap_or_default();
+        let mut rule = policy.by(by).with_text(config.by.to_string(), fields);
         rule = rule.on_missing_key(config.missing_key);
         rule = self.with_costs(rule, config)?;
         rule = self.with_choices(rule, config)?;

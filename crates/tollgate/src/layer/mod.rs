@@ -5,6 +5,8 @@ mod decide;
 mod drain;
 mod future;
 mod jitter;
+#[cfg(feature = "config")]
+mod rules_in_force;
 mod service;
 mod shared;
 #[cfg(test)]
@@ -36,6 +38,9 @@ use crate::store::NeverFails;
 use self::drain::Bound;
 use self::shared::{LayerOptions, LayerShared};
 
+#[cfg(feature = "config")]
+#[cfg_attr(docsrs, doc(cfg(feature = "config")))]
+pub use self::rules_in_force::RulesInForce;
 pub use self::service::RateLimit;
 pub use crate::answer::ResponseBody;
 pub use crate::limiter::changes::{RuleChange, RuleChanges};

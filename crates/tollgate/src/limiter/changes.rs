@@ -31,9 +31,8 @@ pub struct RuleChanges {
     changes: Vec<(String, RuleChange)>,
 }
 
-/// What became of a rule, as far as its policies say it. Its own quota is compared with its own
-/// quota, and a tier with the tier of that name. A new cost or exemption is no change here, and
-/// neither is a new extractor, but for the field `by` of a file.
+/// What became of a rule. Its own quota is compared with its own quota, and a tier with the tier of
+/// that name. Closures and extractors of rules in code cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RuleChange {
@@ -48,6 +47,9 @@ pub enum RuleChange {
     /// same rule has not taken effect for that key. Until then keys keep what they have used. Other
     /// changes of the rule, such as that of its limit, apply at once.
     NextWindow(Timestamp),
+    /// Its policies stay, and something else changed: a cost, an exemption, a condition, another
+    /// field of a file. Of a rule in code: whether it has such, or how many.
+    Otherwise,
     /// A window or the algorithm changed, of the rule or of one of its tiers, or what a file says
     /// of its key. The new window counts from zero. A tier that is added or removed starts again if
     /// its window is not that of the rule's own quota. A rule that enters or leaves its
@@ -111,7 +113,10 @@ fn change(earlier: &Rule, next: &Rule, now: Timestamp) -> Option<RuleChange> {
         |rule: &Rule| (rule.policy().numbers().block(), rule.policy().numbers().denials_until_block());
     let has_changed = was != is || block(earlier) != block(next);
     let end = running_end(earlier.policy(), next.policy(), now);
-    has_changed.then_some(end.map_or(RuleChange::Changed, RuleChange::NextWindow))
+    if has_changed {
+        return Some(end.map_or(RuleChange::Changed, RuleChange::NextWindow));
+    }
+    earlier.differs_otherwise(next).then_some(RuleChange::Otherwise)
 }
 
 /// Whether each tier has the state that its callers had. A caller whose tier is unknown has the
@@ -138,6 +143,7 @@ impl fmt::Display for RuleChange {
             RuleChange::NextWindow(end) => {
                 return write!(f, "changed, with other windows from {} UTC on", in_utc(*end));
             }
+            RuleChange::Otherwise => "changed, but for its policies",
             RuleChange::StartsAgain => "starts again",
         })
     }
@@ -148,7 +154,7 @@ impl fmt::Display for RuleChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "version {}: ", self.version)?;
         if self.changes.is_empty() {
-            return f.write_str("no policy changed");
+            return f.write_str("no rule changed");
         }
         for (number, (name, change)) in self.changes.iter().enumerate() {
             let comma = if number == 0 { "" } else { ", " };

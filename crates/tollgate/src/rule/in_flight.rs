@@ -6,7 +6,7 @@ use super::Rule;
 use crate::errors::SetupError;
 
 /// What a rule says about slots.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SlotTimes {
     /// Zero: a request does not wait.
     wait: Duration,

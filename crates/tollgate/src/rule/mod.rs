@@ -53,7 +53,7 @@ impl PolicyExt for Policy {
             without_fields: false,
             is_shadow: false,
             paths: None,
-            key_text: None,
+            text: None,
         }
     }
 }
@@ -90,8 +90,17 @@ pub struct Rule {
     is_shadow: bool,
     /// The only paths to which it may apply, or the beginnings of paths before `*`.
     paths: Option<Arc<[Box<str>]>>,
-    /// What its extractor reads, in the words of a file.
-    key_text: Option<Arc<str>>,
+    /// `None` unless it is from a file.
+    text: Option<Arc<RuleText>>,
+}
+
+/// What a file says of a rule.
+#[cfg_attr(not(feature = "config"), expect(dead_code, reason = "it has no file"))]
+struct RuleText {
+    /// What its extractor reads.
+    key: String,
+    /// All of its fields, in JSON.
+    fields: String,
 }
 
 /// One [`Rule`] or several: an array, a `Vec`, any iterator.
@@ -367,14 +376,34 @@ impl Rule {
         Rule { paths: Some(paths.into_iter().map(Box::from).collect()), ..self }
     }
 
-    /// The same rule, where this text says what its extractor reads.
+    /// The same rule, which is from a file that says this of its key, and this in JSON in all.
     #[cfg(feature = "config")]
-    pub(crate) fn with_key_text(self, text: &str) -> Rule {
-        Rule { key_text: Some(text.into()), ..self }
+    pub(crate) fn with_text(self, key: String, fields: String) -> Rule {
+        Rule { text: Some(Arc::new(RuleText { key, fields })), ..self }
     }
 
     pub(crate) fn key_text(&self) -> Option<&str> {
-        self.key_text.as_deref()
+        self.text.as_ref().map(|text| &*text.key)
+    }
+
+    pub(crate) fn fields_text(&self) -> Option<&str> {
+        self.text.as_ref().map(|text| &*text.fields)
+    }
+
+    /// Whether it differs from another rule in what is no policy, as far as that can be compared:
+    /// what files say of both, or else what is no closure.
+    pub(crate) fn differs_otherwise(&self, other: &Rule) -> bool {
+        if let (Some(text), Some(others)) = (self.fields_text(), other.fields_text()) {
+            return text != others;
+        }
+        let compared = |rule: &Rule| {
+            (
+                (rule.missing_key, rule.without_fields, rule.slot_times),
+                (rule.cost.is_some(), rule.limit.is_some(), rule.exemptions.len()),
+                (rule.reserves(), rule.of_response().is_some()),
+            )
+        };
+        compared(self) != compared(other)
     }
 
     /// The paths to which it is confined.
