@@ -39,6 +39,7 @@ chapters! { "":
     testing
     tiers
     together
+    upgrading
     watching
     when_limits_seem_wrong
     writing_a_store
