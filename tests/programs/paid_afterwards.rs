@@ -1,6 +1,7 @@
 //! What was used is charged afterwards: of several policies at once, and without a permit.
 
 use tollgate::store::{NeverFails, Settled, Store};
+use tollgate::usage::UsageTotals;
 use tollgate::{Algorithm, Key, Limiter, Policy, Quota, SetupError, StoreExt};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server};
@@ -101,13 +102,66 @@ async fn a_debit_is_charged_without_a_permit() {
 }
 
 #[tokio::test]
-async fn slots_and_queues_take_no_debit() {
+async fn slots_and_queues_take_no_debit_and_no_credit() {
     let queue = EVERY_ALGORITHM.into_iter().find(|one| matches!(one, Algorithm::LeakyBucket { .. }));
     let queue = a_minute("queue", queue.unwrap(), 10);
     let limiter = Limiter::new([queue, Policy::in_flight("slots", 2)]).store(store(&clock()));
     for name in ["queue", "slots"] {
         let refused = limiter.try_debit(name, &ada(), 1).await;
         assert_eq!(refused, Err(SetupError::NoDebt(name.to_owned())));
+        let refused = limiter.try_credit(name, &ada(), 1).await;
+        assert_eq!(refused, Err(SetupError::NoDebt(name.to_owned())));
     }
     assert!(matches!(limiter.try_debit("no", &ada(), 1).await, Err(SetupError::UnknownPolicy(..))));
+}
+
+async fn credits_are_given<S: Store<Error: NeverFails>>(store: S, algorithm: Algorithm) {
+    let limiter = Limiter::new([a_minute("p", algorithm, 100)]).store(store);
+    limiter.debit("p", &ada(), 130).await;
+    limiter.credit("p", &ada(), 20).await;
+    assert_eq!(left(&limiter).await, [0], "debt is paid first: {algorithm:?}");
+    limiter.credit("p", &ada(), 50).await;
+    let rest = left(&limiter).await[0];
+    assert!((40..=42).contains(&rest), "{algorithm:?} has {rest}");
+    limiter.credit("p", &ada(), u64::MAX).await;
+    assert_eq!(left(&limiter).await, [100], "no more than were used: {algorithm:?}");
+    limiter.credit("p", &Key::from(""), 5).await;
+}
+
+#[tokio::test]
+async fn a_credit_pays_debt_first_and_gives_no_more_than_was_used() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let redis = RedisStore::connect(&server.url()).await.unwrap().fail_closed();
+    for algorithm in EVERY_ALGORITHM {
+        if matches!(algorithm, Algorithm::LeakyBucket { .. }) {
+            continue;
+        }
+        credits_are_given(store(&clock()), algorithm).await;
+        credits_are_given(redis.clone(), algorithm).await;
+    }
+}
+
+/// The units were used.
+#[tokio::test]
+async fn a_credit_leaves_what_is_tracked_of_the_key() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let (redis, memory) = (RedisStore::connect(&server.url()).await.unwrap(), store(&clock()));
+    let policy = || per_minute("p", 100).track_usage();
+    let of_redis = Limiter::new([policy()]).store(redis.clone().fail_closed());
+    let of_memory = Limiter::new([policy()]).store(memory.clone());
+    of_redis.debit("p", &ada(), 30).await;
+    of_memory.debit("p", &ada(), 30).await;
+    of_redis.credit("p", &ada(), 10).await;
+    of_memory.credit("p", &ada(), 10).await;
+    let totals = [redis.total_of("p", &ada()).await, memory.total_of("p", &ada()).await];
+    assert_eq!(totals.map(|total| total.unwrap().unwrap().units), [30, 30]);
+}
+
+#[tokio::test]
+async fn a_denial_that_is_remembered_ends_with_a_credit() {
+    let limiter = Limiter::new([per_minute("p", 10)]).store(store(&clock()).deny_cache(10));
+    limiter.check(&ada(), 10).await.unwrap();
+    assert!(limiter.check(&ada(), 1).await.is_err());
+    limiter.credit("p", &ada(), 3).await;
+    assert!(limiter.check(&ada(), 3).await.is_ok());
 }

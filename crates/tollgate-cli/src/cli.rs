@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::blocks::{self, BlockArgs, FoundArgs};
-use crate::keys::{self, KeyArgs};
+use crate::keys::{self, CreditArgs, KeyArgs};
 use crate::load::{self, LoadArgs};
 use crate::replay::{self, ReplayArgs};
 use crate::rules::{self, CheckArgs, ExplainArgs};
@@ -32,6 +32,10 @@ pub(crate) enum Command {
     /// Forgets what a key has used in the policies of a Redis
     #[command(next_line_help = true, after_help = keys::RESET_AFTER_HELP)]
     Reset(KeyArgs),
+
+    /// Gives units of a policy in a Redis back to a key
+    #[command(next_line_help = true, after_help = keys::CREDIT_AFTER_HELP)]
+    Credit(CreditArgs),
 
     /// Blocks a key in a Redis for the time of a policy
     #[command(next_line_help = true, after_help = blocks::BLOCK_AFTER_HELP)]

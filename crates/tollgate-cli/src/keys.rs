@@ -1,4 +1,4 @@
-//! `tollgate look` and `tollgate reset`: the state of one key.
+//! `tollgate look`, `tollgate reset` and `tollgate credit`: the state of one key.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -35,6 +35,15 @@ Examples:
   tollgate reset '@192.0.2.1' --redis redis://10.0.0.5/
   tollgate reset alice --policy 'api=100/m'";
 
+pub(crate) const CREDIT_AFTER_HELP: &str = "\
+Debt is paid first, then the newest units come back, and never more than were used. What is tracked
+of the key stays. Nothing is sent again: look before you repeat it.
+
+The Redis is 127.0.0.1, and the prefix of key names is tollgate, unless given.
+
+Example:
+  tollgate credit alice 500 --policy 'tokens=1000/d' --redis redis://10.0.0.5/";
+
 const HEAD: [&str; 8] =
     ["policy", "algorithm", "window", "limit", "used", "left", "next request in", "full again in"];
 
@@ -49,6 +58,38 @@ pub(crate) struct KeyArgs {
 
     #[arg(long = "policy", value_name = "POLICY", help = values::POLICY_HELP)]
     pub(crate) policies: Vec<String>,
+}
+
+/// `tollgate credit`.
+#[derive(Debug, Args)]
+pub(crate) struct CreditArgs {
+    #[arg(value_name = "KEY", help = values::KEY_HELP)]
+    key: String,
+
+    /// How many units
+    #[arg(value_name = "UNITS")]
+    units: u64,
+
+    #[command(flatten)]
+    redis: RedisArgs,
+
+    #[arg(long, value_name = "POLICY", help = values::POLICY_HELP)]
+    policy: String,
+}
+
+/// Gives units back, and prints how the key stands then.
+pub(crate) async fn credit(args: CreditArgs) -> Result<ExitCode, String> {
+    let CreditArgs { key, units, redis, policy } = args;
+    let args = KeyArgs { key, redis, policies: vec![policy] };
+    let Subject { store, key, policies, .. } = Subject::open(&args).await?;
+    for policy in &policies {
+        if policy.numbers().with_debt().is_none() {
+            return Err(format!("--policy: units of {} cannot be given back", policy.algorithm().name()));
+        }
+        let credited = tollgate_core::credit(&store, policy, &key, units).await;
+        credited.map_err(|error| format!("--redis: {error}"))?;
+    }
+    look(&args).await
 }
 
 /// What is known of a key.

@@ -41,6 +41,7 @@ async fn run(command: Command) -> Result<ExitCode, String> {
         Command::Load(args) => load::run(args).await,
         Command::Look(args) => keys::look(&args).await,
         Command::Reset(args) => keys::reset(&args).await,
+        Command::Credit(args) => keys::credit(args).await,
         Command::Block(args) => blocks::block(&args).await,
         Command::Unblock(args) => blocks::unblock(&args).await,
         Command::Blocked(args) => blocks::blocked(&args).await,

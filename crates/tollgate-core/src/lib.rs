@@ -33,7 +33,7 @@ pub use store::sent_claims::{SentClaims, UnansweredClaims};
 pub use store::settled::Settled;
 pub use store::source::Source;
 pub use store::verdict::{Stamp, Status, Verdict, Wait};
-pub use store::{Store, renewals, settle};
+pub use store::{Store, credit, renewals, settle, unused_units};
 pub use text_error::TextError;
 pub use time::span::TimeSpan;
 pub use time::{Clock, ManualClock, Timestamp};

@@ -176,8 +176,23 @@ local function sliding_log(layout, limit, window, cost, span)
     return math.max(0, math.min(current, time)), missing, newest, used - missing
   end
 
+  -- Takes units out of the newest runs.
+  local take_newest = refunds and function(key, units, log)
+    if units >= log.used then
+      return call('DEL', key)
+    end
+    local at = run_of(key, log, log.used - units)
+    log.newest = numbers_of(layout.entries(key, at, at), 1) or current
+    layout.drop_newest(key, log.length - at)
+    layout.push(key, { text_of(log.newest), text_of(log.count - units) })
+    call('PEXPIRE', key, life(ends(log)))
+  end
+
   local refund = refunds and function(key, text, units, stamp)
     local log = look(key)
+    if stamp == 9007199254740992 then
+      return log.used > 0 and take_newest(key, units, log)
+    end
     local at = -1
     if log.used > 0 then
       -- Work that ends soon settles the newest run.

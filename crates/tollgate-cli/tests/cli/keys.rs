@@ -221,3 +221,24 @@ fn what_cannot_be_found_is_one_error_line() {
         ["5", "0"]
     );
 }
+
+#[test]
+fn a_credit_gives_units_back_and_shows_what_is_left() {
+    let redis = Server::start(Kind::Redis8_2).unwrap();
+    let policies = policies();
+    charge(&redis.url(), &policies.iter().map(String::as_str).collect::<Vec<_>>());
+    for name in ALGORITHMS {
+        let policy = format!(
+            "{name}=100/d,algorithm={name}{}",
+            if name == "leaky-bucket" { ",burst=100" } else { "" }
+        );
+        let ran = tollgate(&["credit", "=1", "10", "--redis", &redis.url(), "--policy", &policy]);
+        if name == "leaky-bucket" {
+            assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+            assert_eq!(ran.stderr, "error: --policy: units of leaky-bucket cannot be given back\n");
+            continue;
+        }
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
+        assert_eq!(row(&ran.stdout, name)[3..6], ["100", "20", "80"], "{}", ran.stdout);
+    }
+}

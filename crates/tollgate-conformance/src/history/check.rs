@@ -102,6 +102,7 @@ impl Run {
                 self.note_version();
             }
             Step::Settle { grants, used } => self.settle(*grants, *used),
+            Step::Credit(units) => self.credit(*units),
             Step::LookAs(policy) => {
                 let look = self.state.look(policy, self.now);
                 if let Some(oracle) = &mut self.oracle {
@@ -167,6 +168,17 @@ impl Run {
         match (&mut self.oracle, mark) {
             (Some(oracle), Some(mark)) => oracle.refund(&policy, self.now, units, mark),
             _ => self.oracle = None,
+        }
+    }
+
+    /// As `credit` of the core.
+    fn credit(&mut self, units: u64) {
+        let most = self.policy.capacity();
+        for part in [units.min(most), units.saturating_sub(most)] {
+            self.state.refund(&self.policy, self.now, part, Stamp::NEWEST);
+        }
+        if let Some(oracle) = &mut self.oracle {
+            oracle.credit(&self.policy, self.now, units);
         }
     }
 

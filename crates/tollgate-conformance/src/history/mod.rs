@@ -57,6 +57,8 @@ pub enum Step {
     },
     /// A look of another version of the policy, which rounds no state.
     LookAs(Policy),
+    /// Units come back without a grant of them.
+    Credit(u64),
 }
 
 /// A span of time. Most are relative to the last answer.
@@ -84,7 +86,8 @@ pub struct Mix {
     pub step_back: bool,
     /// Limit, burst and boundaries change.
     pub change: bool,
-    /// Grants are settled, also to more than was granted, and another version of the policy looks.
+    /// Grants are settled, also to more than was granted, units are credited, and another version
+    /// of the policy looks.
     pub debt: bool,
 }
 
@@ -119,6 +122,10 @@ impl Step {
                 Step::Settle { grants, used: random.used(policy) }
             }
             13 if mix.debt => Step::LookAs(random.resized(policy)),
+            14 if mix.debt => {
+                let (one, most) = (random.cost(policy), policy.capacity());
+                Step::Credit(random.one_of(&[one, one, most, 2 * most, 2 * most + 1]))
+            }
             0..=6 => Step::Advance(Span::of(&mut random, policy)),
             7..=9 => {
                 let short_by = if random.below(2) == 0 { 0 } else { random.magnitude(0, Quota::MAX_UNITS) };

@@ -43,6 +43,16 @@ impl Entries {
         newer.len()
     }
 
+    /// Removes up to `units` of the latest entries.
+    pub(super) fn take_newest(&mut self, mut units: i128) {
+        for entry in self.0.iter_mut().rev() {
+            let back = entry.units.min(units);
+            entry.units -= back;
+            units -= back;
+        }
+        self.0.retain(|entry| entry.units > 0);
+    }
+
     /// Removes up to `units` of the entries with this label.
     pub(super) fn take_back(&mut self, label: i128, mut units: i128) {
         for entry in self.0.iter_mut().filter(|entry| entry.label == label) {

@@ -34,4 +34,8 @@ impl Model for FixedWindow {
     fn refund(&mut self, _terms: &Terms, _now: i128, units: i128, mark: Mark) {
         self.0.take_back(mark.at, units);
     }
+
+    fn credit(&mut self, _terms: &Terms, _now: i128, units: i128) {
+        self.0.take_newest(units);
+    }
 }

@@ -275,6 +275,21 @@ impl Model for TokenBuckets {
         // What was beyond a bucket used up was cut when the clock stepped back.
         let forgiven = if owed > most { owed - span } else { 0 };
         let back = (owed.min(units * terms.window).min(terms.horizon()) - forgiven).max(0);
+        self.take_back(terms, now, back);
+    }
+
+    fn credit(&mut self, terms: &Terms, now: i128, units: i128) {
+        // Debt is one more capacity at most.
+        let first = units.min(terms.burst);
+        for part in [first, (units - first).min(terms.burst)] {
+            self.take_back(terms, now, part * terms.window);
+        }
+    }
+}
+
+impl TokenBuckets {
+    /// Moves a bucket back by a span, scaled by the limit.
+    fn take_back(&mut self, terms: &Terms, now: i128, back: i128) {
         if back == 0 {
             return;
         }

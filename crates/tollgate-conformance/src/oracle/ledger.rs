@@ -129,6 +129,11 @@ impl Ledger {
         self.of(policy, key).refund(policy, now, units, mark);
     }
 
+    /// Gives back `units` of a key, the newest first.
+    pub fn credit(&mut self, policy: &Policy, key: &Key, units: u64, now: Timestamp) {
+        self.of(policy, key).credit(policy, now, units);
+    }
+
     /// Returns the expected answer of [`RecentUsage`](tollgate_core::RecentUsage) at `now`.
     /// `None` if the algorithm stores no times.
     pub fn usage(&mut self, policy: &Policy, key: &Key, now: Timestamp, interval: Duration) -> Option<u64> {

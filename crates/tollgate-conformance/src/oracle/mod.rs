@@ -156,6 +156,16 @@ impl Oracle {
         self.model.settle(&terms, now);
         self.model.refund(&terms, now, i128::from(units), mark);
     }
+
+    /// Gives back `units`, the newest first, as [`credit`](tollgate_core::credit()).
+    pub fn credit(&mut self, policy: &Policy, now: Timestamp, units: u64) {
+        if units == 0 {
+            return;
+        }
+        let (terms, now) = (Terms::of(policy), micros(now));
+        self.model.settle(&terms, now);
+        self.model.credit(&terms, now, i128::from(units));
+    }
 }
 
 impl Mark {
@@ -198,6 +208,8 @@ trait Model: fmt::Debug + Send {
         None
     }
     fn refund(&mut self, terms: &Terms, now: i128, units: i128, mark: Mark);
+    /// Takes back the newest units. A queue keeps its places.
+    fn credit(&mut self, _terms: &Terms, _now: i128, _units: i128) {}
 }
 
 /// A policy as plain numbers, computed only from the arguments of its construction.

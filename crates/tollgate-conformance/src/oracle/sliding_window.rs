@@ -38,4 +38,8 @@ impl Model for SlidingWindow {
     fn refund(&mut self, _terms: &Terms, _now: i128, units: i128, mark: Mark) {
         self.0.entries.take_back(mark.at, units);
     }
+
+    fn credit(&mut self, _terms: &Terms, _now: i128, units: i128) {
+        self.0.entries.take_newest(units);
+    }
 }

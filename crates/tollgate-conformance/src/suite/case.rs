@@ -97,6 +97,11 @@ impl Case {
         self.refund_all(&[Grant { policy, key, units, stamp, share: None }]).await;
     }
 
+    /// As [`credit`](tollgate_core::credit()).
+    pub(super) async fn credit(&self, policy: &Policy, key: &Key, units: u64) {
+        self.answered("credit", self.store.credit(policy, key, units).await);
+    }
+
     pub(super) async fn refund_all(&self, grants: &[Grant<'_>]) {
         self.answered("refund", self.store.refund(grants).await);
     }

@@ -86,6 +86,10 @@ impl Run<'_> {
             Step::LookAs(_) if self.case.excuses.cached_denials => {}
             Step::LookAs(policy) => self.acquire(policy, 1, Times::LOOK).await,
             Step::Settle { grants, used } => self.settle(*grants, *used).await,
+            Step::Credit(units) => {
+                self.ledger.credit(&self.policy, &self.key, *units, now);
+                self.case.credit(&self.policy, &self.key, *units).await;
+            }
             Step::Refund { latest, short_by } => self.refund(*latest, *short_by).await,
             Step::Change(policy) => self.policy = policy.clone(),
         }

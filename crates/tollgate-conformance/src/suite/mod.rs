@@ -5,6 +5,7 @@ mod blocks;
 mod case;
 mod changes;
 mod concurrency;
+mod credit;
 mod debt;
 mod excuses;
 mod headroom;
@@ -357,6 +358,11 @@ impl Suite {
                     a_reset_forgets_debt,
                     more_units_than_fit_into_32_bits_are_charged,
                     a_clock_that_steps_back_cuts_debt_of_a_bucket_to_one_capacity;
+                credit:
+                    the_newest_units_come_back,
+                    a_credit_pays_debt_first,
+                    a_credit_of_an_unused_key_gives_nothing,
+                    queues_slots_and_blocks_take_no_credit;
                 settle:
                     less_than_was_granted_is_refunded,
                     the_newest_grant_is_refunded_first,

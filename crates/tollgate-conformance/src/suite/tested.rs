@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use tollgate_core::{
-    BlockStart, Check, Grant, Key, Policy, Renewal, Reply, Settled, Store, Times, Verdict, renewals,
+    BlockStart, Check, Grant, Key, Policy, Renewal, Reply, Settled, Store, Times, Verdict, credit, renewals,
 };
 
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
@@ -18,6 +18,7 @@ pub(super) type ReplyOf<T> = Reply<Result<T, String>, BoxFuture<T>>;
 pub(super) trait Tested: Send + Sync {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> ReplyOf<Verdict>;
     fn refund(&self, grants: &[Grant<'_>]) -> BoxFuture<()>;
+    fn credit(&self, policy: &Policy, key: &Key, units: u64) -> BoxFuture<()>;
     fn settle(&self, grants: &[Grant<'_>], total: u64) -> BoxFuture<Settled>;
     fn renew(&self, grants: &[Grant<'_>]) -> BoxFuture<Vec<Renewal>>;
     fn block(&self, policy: &Policy, key: &Key) -> BoxFuture<BlockStart>;
@@ -36,6 +37,10 @@ impl<S: Store<Error: Debug>> Tested for S {
 
     fn refund(&self, grants: &[Grant<'_>]) -> BoxFuture<()> {
         with_text(Store::refund(self, grants))
+    }
+
+    fn credit(&self, policy: &Policy, key: &Key, units: u64) -> BoxFuture<()> {
+        with_text(credit(self, policy, key, units))
     }
 
     fn settle(&self, grants: &[Grant<'_>], total: u64) -> BoxFuture<Settled> {

@@ -123,6 +123,20 @@ fn random_sets_and_histories_find_mistakes_of_settlements() {
 }
 
 #[test]
+fn random_histories_find_mistakes_of_credits() {
+    for algorithm in of_rates().filter(|of| !matches!(of, Algorithm::LeakyBucket { .. })) {
+        for mistake in [Mistake::CreditDoesNothing, Mistake::CreditRefillsAll] {
+            let suite = Suite::new().steps(0).only_steps_of(algorithm);
+            let found = run(mistake, suite).expect_err(&format!("{mistake:?} of {algorithm:?} passes"));
+            assert!(
+                found.starts_with("histories::match_the_oracle"),
+                "{mistake:?} of {algorithm:?}: {found}"
+            );
+        }
+    }
+}
+
+#[test]
 fn random_classes_find_mistakes_of_classes() {
     for algorithm in of_rates() {
         let suite = || Suite::new().steps(0).only_steps_of(algorithm);
@@ -182,6 +196,9 @@ const MISTAKES: &[(Mistake, &str)] = &[
     (Mistake::ClockBackIsANewKey, "changes::a_clock_that_steps_back_refills_nothing_and_blocks_no_caller"),
     (Mistake::ClockBackIsIgnored, "changes::a_clock_that_steps_back_refills_nothing_and_blocks_no_caller"),
     (Mistake::RemainingBeforeTheCharge, "basics::the_limit_is_granted_and_not_one_more"),
+    (Mistake::CreditDoesNothing, "credit::the_newest_units_come_back"),
+    (Mistake::CreditRefillsAll, "credit::the_newest_units_come_back"),
+    (Mistake::CreditReachesOneGrant, "credit::the_newest_units_come_back"),
     (Mistake::SettleRefundsNothing, "settle::less_than_was_granted_is_refunded"),
     (Mistake::SettleRefundsTheOldestFirst, "settle::the_newest_grant_is_refunded_first"),
     (Mistake::ChargeDoesNothing, "debt::a_charge_within_what_is_left_is_no_debt"),

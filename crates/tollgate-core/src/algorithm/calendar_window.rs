@@ -44,7 +44,7 @@ impl CalendarCount {
     }
 
     pub(super) fn refund(&mut self, units: u64, stamp: Stamp) {
-        if stamp.us == self.end {
+        if stamp.us == self.end || stamp == Stamp::NEWEST {
             self.count = self.count.saturating_sub(units);
         }
     }

@@ -52,7 +52,7 @@ impl FixedWindow {
     }
 
     pub(super) fn refund(&mut self, units: u64, stamp: Stamp) {
-        if stamp.us == self.start {
+        if stamp.us == self.start || stamp == Stamp::NEWEST {
             self.count = self.count.saturating_sub(units);
         }
     }

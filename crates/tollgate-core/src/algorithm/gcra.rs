@@ -149,6 +149,9 @@ pub(super) fn remaining(policy: &Policy, now: u64, tat: Exact) -> u64 {
 /// debt is from before the clock stepped back. What exceeds a bucket used up was forgiven then.
 pub(super) fn owed(policy: &Policy, now: u64, units: u64, stamp: Stamp) -> Exact {
     let interval = policy.numbers().interval;
+    if stamp == Stamp::NEWEST {
+        return span(policy, units);
+    }
     let owed = ahead(policy, now, end(policy, stamp));
     let (most, used_up) = match policy.numbers().has_versions() {
         true => (policy.numbers().most_owed(), policy.numbers().reach),

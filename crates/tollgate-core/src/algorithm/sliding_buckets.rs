@@ -97,14 +97,23 @@ impl Ring {
     }
 
     pub(super) fn refund(&mut self, units: u64, stamp: Stamp) {
-        let age = match self.newest.checked_sub(stamp.us).map(usize::try_from) {
-            Some(Ok(age)) if age < self.counts.len() => age,
-            _ => return,
-        };
+        if stamp == Stamp::NEWEST {
+            (0..self.counts.len()).fold(units, |left, age| left - self.take_back(age, left));
+            return;
+        }
+        match self.newest.checked_sub(stamp.us).map(usize::try_from) {
+            Some(Ok(age)) if age < self.counts.len() => _ = self.take_back(age, units),
+            _ => {}
+        }
+    }
+
+    /// Takes units out of the sub-window of this age. Returns how many it had.
+    fn take_back(&mut self, age: usize, units: u64) -> u64 {
         let at = self.index(age);
         let back = self.counts[at].min(units);
         self.counts[at] -= back;
         self.sum -= back;
+        back
     }
 
     /// The sum over the sub-windows that overlap the last `interval` microseconds.

@@ -100,6 +100,9 @@ impl Log {
     }
 
     pub(super) fn refund(&mut self, units: u64, stamp: Stamp) {
+        if stamp == Stamp::NEWEST {
+            return self.take_newest(units);
+        }
         let at = self.entries.partition_point(|entry| entry.at < stamp.us);
         let newest = self.entries.len().saturating_sub(Algorithm::REFUNDABLE_TIMES);
         let Some(entry) = self.entries.get_mut(at).filter(|entry| entry.at == stamp.us && at >= newest)
@@ -111,6 +114,18 @@ impl Log {
         self.sum -= back;
         if entry.units == 0 {
             self.entries.remove(at);
+        }
+    }
+
+    fn take_newest(&mut self, mut units: u64) {
+        while let Some(newest) = self.entries.back_mut().filter(|_| units > 0) {
+            let back = newest.units.min(units);
+            newest.units -= back;
+            self.sum -= back;
+            units -= back;
+            if newest.units == 0 {
+                self.entries.pop_back();
+            }
         }
     }
 

@@ -94,11 +94,16 @@ impl TwoWindows {
     }
 
     pub(super) fn refund(&mut self, policy: &Policy, units: u64, stamp: Stamp) {
-        if stamp.us == self.start {
-            self.current = Count::new(self.current.units().saturating_sub(units));
-        } else if self.start.checked_sub(policy.quota().window_us()) == Some(stamp.us) {
-            self.previous = Count::new(self.previous.units().saturating_sub(units));
-        }
+        let previous = self.start.checked_sub(policy.quota().window_us());
+        let (of_current, of_previous) = match stamp {
+            Stamp::NEWEST => (units, units.saturating_sub(self.current.units())),
+            stamp if stamp.us == self.start => (units, 0),
+            stamp if previous == Some(stamp.us) => (0, units),
+            _ => (0, 0),
+        };
+        let less = |count: Count, units| Count::new(count.units().saturating_sub(units));
+        self.current = less(self.current, of_current);
+        self.previous = less(self.previous, of_previous);
     }
 
     /// The units left while `covered` microseconds of the previous window count.

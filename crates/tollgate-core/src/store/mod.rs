@@ -100,6 +100,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     ///   use at once what it has left unused, and never more in all than burst + rate × the whole
     ///   time.
     ///
+    /// With [`Stamp::NEWEST`] it is of no grant: the newest units come back, whichever they are, and
+    /// the totals of tracked usage stay.
+    ///
     /// If the clock has stepped back since the grant, debt that was forgiven then is not refunded
     /// again (best effort). This fails once the clock reaches the time of the grant for the second
     /// time: an aligned window takes the grant for its own, and a bucket takes it for current debt.
@@ -239,7 +242,8 @@ pub trait Store: Clone + Send + Sync + 'static {
 /// been.
 pub fn settle<S: Store>(store: &S, grants: &[Grant<'_>], total: u64) -> impl End<Settled, S::Error> + use<S> {
     let granted = granted(grants);
-    let refund = refund_unused(store, grants, granted.saturating_sub(total));
+    let unused: SmallVec<[Grant<'_>; 1]> = unused_units(grants, total).collect();
+    let refund = (!unused.is_empty()).then(|| store.refund(&unused));
     let beyond = grants.last().filter(|_| total > granted).and_then(|newest| {
         Some(Beyond {
             store: store.clone(),
@@ -263,6 +267,38 @@ pub fn settle<S: Store>(store: &S, grants: &[Grant<'_>], total: u64) -> impl End
     }
 }
 
+/// Gives back `units` of a key without a grant of them: debt first, then the newest units, and
+/// never more than were used. It is a [`Store::refund`] of [`Stamp::NEWEST`], so requests in
+/// flight, blocks and leaky buckets take none, and what was executed must not be sent again. The
+/// [total](crate::UsageTotals) of the key stays: the units were used.
+///
+/// ```
+/// use tollgate_core::algorithm::State;
+/// use tollgate_core::{Policy, Quota, Stamp, Timestamp};
+///
+/// let (policy, now) = (Policy::new("api", Quota::per_hour(10)), Timestamp::from_micros(1));
+/// let mut state = State::new(&policy);
+/// let look = state.look(&policy, now);
+/// state.charge(&policy, now, look, 8);
+/// state.refund(&policy, now, 5, Stamp::NEWEST);
+/// assert_eq!(state.look(&policy, now).remaining, 7);
+/// ```
+///
+/// # Errors
+/// Those of the store.
+pub fn credit<S: Store>(
+    store: &S,
+    policy: &Policy,
+    key: &Key,
+    units: u64,
+) -> impl End<(), S::Error> + use<S> {
+    // A bucket gives back its capacity for each grant at most, and may owe as much again.
+    let most = policy.capacity();
+    let parts = [units.min(most), units.saturating_sub(most)].into_iter().filter(|units| *units > 0);
+    let newest = parts.map(|units| Grant { policy, key, units, stamp: Stamp::NEWEST, share: None });
+    store.refund(&newest.collect::<SmallVec<[Grant<'_>; 2]>>())
+}
+
 /// [`Store::renew`] that waits for all answers: what became of each grant, in order.
 ///
 /// # Errors
@@ -282,19 +318,15 @@ pub fn renewals<S: Store>(store: &S, grants: &[Grant<'_>]) -> impl End<Vec<Renew
     }
 }
 
-/// Refunds that many units, from the newest grant backwards.
-fn refund_unused<S: Store>(
-    store: &S,
-    grants: &[Grant<'_>],
-    mut unused: u64,
-) -> Option<impl End<(), S::Error> + use<S>> {
-    let newest_first = grants.iter().rev().map(|grant| {
+/// What a [settlement](Store::settle) to `total` gives back, from the newest grant backwards.
+pub fn unused_units<'a>(grants: &[Grant<'a>], total: u64) -> impl Iterator<Item = Grant<'a>> {
+    let mut unused = granted(grants).saturating_sub(total);
+    let newest_first = grants.iter().rev().map(move |grant| {
         let units = grant.units.min(unused);
         unused -= units;
         Grant { units, ..*grant }
     });
-    let refunds: SmallVec<[Grant<'_>; 1]> = newest_first.filter(|grant| grant.units > 0).collect();
-    (!refunds.is_empty()).then(|| store.refund(&refunds))
+    newest_first.filter(|grant| grant.units > 0)
 }
 
 /// Where to charge more than was granted.

@@ -36,8 +36,8 @@ pub(crate) enum RefundEntry {
 
 impl RefundEntry {
     pub(crate) fn refund(names: &KeyNames, key: &BoundedKey, args: ScriptArgs, stamp: Stamp) -> RefundEntry {
-        // A slot that comes back was used.
-        let takes_back = args.tracks_usage() && !args.policy.is_in_flight();
+        // A slot that comes back was used, and so was what is credited.
+        let takes_back = args.tracks_usage() && !args.policy.is_in_flight() && stamp != Stamp::NEWEST;
         let total = takes_back.then(|| names.of_total(key, args.policy.name()));
         RefundEntry::Refund { name: names.of(key, &args.policy), args, stamp, total }
     }

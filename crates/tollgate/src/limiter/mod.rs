@@ -5,6 +5,7 @@ mod asks;
 mod blocks;
 pub(crate) mod changes;
 mod claim;
+mod credit;
 mod debit;
 pub(crate) mod decider;
 pub(crate) mod engine;

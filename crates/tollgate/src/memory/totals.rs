@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use tollgate_core::{Check, Clock, Grant, Key, KeyTotal, Timestamp};
+use tollgate_core::{Check, Clock, Grant, Key, KeyTotal, Stamp, Timestamp};
 
 use crate::table::digest::Digest;
 use crate::table::sharded::Sharded;
@@ -62,7 +62,10 @@ impl TotalsTable {
 
     /// Takes refunded units from the totals.
     pub(super) fn refund(&self, grants: &[Grant<'_>]) {
-        for grant in grants.iter().filter(|grant| grant.policy.numbers().tracks_usage()) {
+        // What is credited was used.
+        let is_counted =
+            |grant: &&Grant<'_>| grant.policy.numbers().tracks_usage() && grant.stamp != Stamp::NEWEST;
+        for grant in grants.iter().filter(is_counted) {
             let digest = self.digest(grant.policy.name(), grant.key);
             let (mut table, _) = self.tables.enter_at(&digest);
             if let Some(at) = table.find(&digest) {

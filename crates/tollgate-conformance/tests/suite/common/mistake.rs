@@ -23,6 +23,11 @@ pub(crate) enum Mistake {
     RefundLandsInTheNextWindow,
     /// A refund of several grants ends after the first.
     RefundStopsAfterTheFirst,
+    CreditDoesNothing,
+    /// A credit forgets the state.
+    CreditRefillsAll,
+    /// A credit reaches the window, the time or the debt of the latest grant only.
+    CreditReachesOneGrant,
     /// Debt that was forgiven when the clock stepped back is refunded.
     RefundsForgivenDebt,
     WaitTooShort,

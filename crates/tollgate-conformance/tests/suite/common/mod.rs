@@ -320,6 +320,15 @@ impl Store for OneLock {
             let grant = Grant { policy, ..*grant };
             match self.mistake {
                 Mistake::RefundDoesNothing => {}
+                Mistake::CreditDoesNothing if grant.stamp == Stamp::NEWEST => {}
+                Mistake::CreditRefillsAll if grant.stamp == Stamp::NEWEST => {
+                    *state = State::new(grant.policy)
+                }
+                Mistake::CreditReachesOneGrant if grant.stamp == Stamp::NEWEST => {
+                    let look = state.look(grant.policy, now);
+                    let stamp = state.charge(grant.policy, now, look, 0).status.stamp();
+                    state.refund(grant.policy, now, grant.units, stamp);
+                }
                 Mistake::RefundStopsAfterTheFirst => {
                     state.refund(grant.policy, now, grant.units, grant.stamp);
                     break;

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Grant, Key, Policy, Share, Stamp, Store, Timestamp};
+use tollgate_core::{Algorithm, Grant, Key, Policy, Share, Stamp, Store, Timestamp, credit, unused_units};
 
 use crate::time::YEAR;
 
@@ -42,7 +42,8 @@ impl Outstanding {
     pub(super) fn ends(&self, stamp: Stamp, now: Timestamp) -> Timestamp {
         let policy = &self.policy;
         let window = policy.quota().window();
-        let begun = Some(stamp.micros()).filter(|us| *us > 0).map(Timestamp::from_micros);
+        let is_of_grant = stamp != Stamp::NEWEST && stamp != Stamp::default();
+        let begun = is_of_grant.then(|| Timestamp::from_micros(stamp.micros()));
         match policy.algorithm() {
             Algorithm::FixedWindow { .. } => begun.unwrap_or(now).saturating_add(window),
             // Its stamp is the end.
@@ -63,6 +64,7 @@ impl Outstanding {
         let Outstanding { policy, key, stamp, share } = self;
         let grant = |units, stamp| Grant { policy, key, units, stamp, share: *share };
         match stamp {
+            Some(Stamp::NEWEST) => credit(store, policy, key, units).await,
             Some(stamp) => store.refund(&[grant(units, *stamp)]).await,
             // To a grant of no units, which no refund looks for.
             None => store.settle(&[grant(0, Stamp::default())], units).await.map(|_| ()),
@@ -86,8 +88,7 @@ impl Hash for Outstanding {
 
 /// That of refunds.
 pub(in crate::failure) fn refunds(grants: &[Grant<'_>]) -> Corrections {
-    let some = grants.iter().filter(|grant| grant.units > 0);
-    some.map(|grant| (Outstanding::new(grant, Some(grant.stamp)), grant.units, grant.stamp)).collect()
+    of_refunds(grants.iter().filter(|grant| grant.units > 0).copied())
 }
 
 /// That of a settlement. None of what a policy without debt would have to charge.
@@ -98,11 +99,9 @@ pub(in crate::failure) fn corrections(grants: &[Grant<'_>], total: u64) -> Corre
         let charge = |newest: &Grant<'_>| (Outstanding::new(newest, None), total - granted, newest.stamp);
         return newest.map(charge).into_iter().collect();
     }
-    let mut unused = granted - total;
-    let newest_first = grants.iter().rev().map(|grant| {
-        let units = grant.units.min(unused);
-        unused -= units;
-        Grant { units, ..*grant }
-    });
-    refunds(&newest_first.collect::<SmallVec<[Grant<'_>; 1]>>())
+    of_refunds(unused_units(grants, total))
+}
+
+fn of_refunds<'a>(grants: impl Iterator<Item = Grant<'a>>) -> Corrections {
+    grants.map(|grant| (Outstanding::new(&grant, Some(grant.stamp)), grant.units, grant.stamp)).collect()
 }
