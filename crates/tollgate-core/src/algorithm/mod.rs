@@ -550,6 +550,29 @@ impl Stamp {
             _ => self,
         }
     }
+
+    /// Until when what was granted may count, at the longest: to the end of its window, until a
+    /// bucket in debt is full, or for the time to live of a slot. After that, a correction of it
+    /// changes nothing. A charge without a grant, and what is [`Stamp::NEWEST`], are of `now`.
+    pub fn counts_until(self, policy: &Policy, now: Timestamp) -> Timestamp {
+        let is_of_grant = self != Stamp::NEWEST && self != Stamp::default();
+        let granted = is_of_grant.then(|| Timestamp::from_micros(self.us));
+        let window = policy.quota().window();
+        match policy.algorithm() {
+            Algorithm::FixedWindow { .. } => granted.unwrap_or(now).saturating_add(window),
+            // Its stamp is the end.
+            Algorithm::CalendarWindow { boundaries } => {
+                granted.unwrap_or_else(|| Timestamp::from_micros(boundaries.around(now)[2]))
+            }
+            // As much again may be debt.
+            Algorithm::Gcra | Algorithm::LeakyBucket { .. } => {
+                now.saturating_add(Duration::from_micros(policy.numbers().horizon.us.saturating_mul(2)))
+            }
+            Algorithm::InFlight | Algorithm::Block => now.saturating_add(window),
+            // Windows that slide, with what counts for longer than one.
+            _ => now.saturating_add(window * 2),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -100,8 +100,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     ///   use at once what it has left unused, and never more in all than burst + rate × the whole
     ///   time.
     ///
-    /// With [`Stamp::NEWEST`] it is of no grant: the newest units come back, whichever they are, and
-    /// the totals of tracked usage stay.
+    /// With [`Stamp::NEWEST`] it is of no grant: the newest units come back, whichever they are.
+    /// The totals of tracked usage stay then.
     ///
     /// If the clock has stepped back since the grant, debt that was forgiven then is not refunded
     /// again (best effort). This fails once the clock reaches the time of the grant for the second

@@ -7,8 +7,8 @@ use crate::errors::{SetupError, or_panic};
 use crate::store::NeverFails;
 
 impl<S: Store<Error: NeverFails>> Limiter<S> {
-    /// Gives `units` of one policy back to `key`, without a permit: for a customer who is to be
-    /// compensated, or who buys more. Debt is paid first, then the newest units come back, and never
+    /// Gives `units` of one policy back to `key`, without a permit: to compensate a customer, or
+    /// for units that are bought. Debt is paid first, then the newest units come back, and never
     /// more than were used. What is [tracked](crate::Policy::track_usage) of the key stays: the
     /// units were used.
     ///

@@ -1,12 +1,9 @@
 //! One correction: what it changes, and how long that makes sense.
 
 use std::hash::{Hash, Hasher};
-use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Grant, Key, Policy, Share, Stamp, Store, Timestamp, credit, unused_units};
-
-use crate::time::YEAR;
+use tollgate_core::{Grant, Key, Policy, Share, Stamp, Store, Timestamp, credit, unused_units};
 
 /// Corrections with their units, and the stamp of the newest grant that each corrects.
 pub(in crate::failure) type Corrections = SmallVec<[(Outstanding, u64, Stamp); 1]>;
@@ -37,27 +34,9 @@ impl Outstanding {
         self.key == *key && self.policy.scope() == policy.scope()
     }
 
-    /// When it changes nothing any more: the window that was charged is over, or the units are
-    /// refilled. The times of the store count as those of this process.
+    /// When it changes nothing any more. The times of the store count as those of this process.
     pub(super) fn ends(&self, stamp: Stamp, now: Timestamp) -> Timestamp {
-        let policy = &self.policy;
-        let window = policy.quota().window();
-        let is_of_grant = stamp != Stamp::NEWEST && stamp != Stamp::default();
-        let begun = is_of_grant.then(|| Timestamp::from_micros(stamp.micros()));
-        match policy.algorithm() {
-            Algorithm::FixedWindow { .. } => begun.unwrap_or(now).saturating_add(window),
-            // Its stamp is the end.
-            Algorithm::CalendarWindow { boundaries } => {
-                begun.unwrap_or_else(|| Timestamp::from_micros(boundaries.around(now)[2]))
-            }
-            Algorithm::Gcra | Algorithm::LeakyBucket { .. } => {
-                // As much again may be debt.
-                now.saturating_add(2 * Duration::from_micros(policy.numbers().horizon().0))
-            }
-            Algorithm::InFlight => now.saturating_add(policy.ttl().unwrap_or(YEAR)),
-            // Windows that slide, with what counts for longer than one.
-            _ => now.saturating_add(2 * window),
-        }
+        stamp.counts_until(&self.policy, now)
     }
 
     pub(super) async fn send<S: Store>(&self, store: &S, units: u64) -> Result<(), S::Error> {
