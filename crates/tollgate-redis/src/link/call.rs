@@ -10,6 +10,13 @@ use tokio::time::timeout;
 
 use crate::error::{Cause, LateAnswer};
 
+/// How long connecting and answering may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Duration,
+    pub(crate) response: Duration,
+}
+
 /// A connection is replaced after this many timeouts in a row.
 pub(super) const MAX_TIMEOUTS: u32 = 3;
 

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tollgate_core::{Clock, Timestamp};
 
-use super::open::Timeouts;
+use super::call::Timeouts;
 
 /// A user and a password, as a [source of credentials](crate::RedisStoreBuilder::credentials)
 /// returns them.

@@ -32,10 +32,10 @@ pub(crate) use pool::QUESTIONS;
 use pool::{Pool, ServerSource};
 use topology::Topology;
 
-pub(crate) use call::{Build, Moving, Text, plain};
+pub(crate) use call::{Build, Moving, Text, Timeouts, plain};
 pub use credentials::Credentials;
 pub(crate) use credentials::CredentialsSource;
-pub(crate) use open::{Connecting, Timeouts};
+pub(crate) use open::Connecting;
 use sentinels::Sentinels;
 
 pub(crate) enum Link {

@@ -11,18 +11,11 @@ use bb8_redis::redis::{
     PushKind, RedisError, ServerErrorKind, Value, cmd,
 };
 
-use super::call::server_kind;
+use super::call::{Timeouts, server_kind};
 use super::credentials::{CredentialsSource, Login, is_refused};
 
 /// A host and a port.
 pub(super) type Address = (String, u16);
-
-/// How long connecting and answering may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timeouts {
-    pub(crate) connect: Duration,
-    pub(crate) response: Duration,
-}
 
 /// How to connect, whatever the address.
 #[derive(Clone)]

@@ -16,9 +16,9 @@ use tokio::time::timeout;
 use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
-use super::call::{Build, CallOutcome, MAX_TIMEOUTS, Text, cause, is_replica, query, server_kind};
+use super::call::{Build, CallOutcome, MAX_TIMEOUTS, Text, Timeouts, cause, is_replica, query, server_kind};
 use super::credentials::Login;
-use super::open::{Connecting, ConnectionEnd, Opened, Timeouts, open, open_resp2, ping};
+use super::open::{Connecting, ConnectionEnd, Opened, open, open_resp2, ping};
 use super::proxy_check::ShardingCheck;
 use super::sentinels::Sentinels;
 use crate::error::{Cause, Error, LateAnswer};

@@ -11,7 +11,8 @@ use bb8_redis::redis::{
 use tokio::select;
 use tokio::task::JoinSet;
 
-use super::open::{Address, Connecting, Opened, Timeouts, at, open};
+use super::call::Timeouts;
+use super::open::{Address, Connecting, Opened, at, open};
 use super::topology::SentinelTopology;
 use crate::error::is_configuration;
 

@@ -9,7 +9,6 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
 use tollgate_core::Verdict;
 
-use super::body::ResponseBody;
 use crate::charge::{ByResponse, ByTrailers, Charges, Corrected, GrantStamp};
 use crate::decision::InForce;
 use crate::in_flight::{HeldUntilDropped, Slot};
@@ -66,21 +65,20 @@ impl Ends {
         ends
     }
 
-    /// Settles what the response decides. The slots are held until its body ends; or by handlers,
-    /// if the connection goes on in another protocol.
-    pub(crate) fn follow<B>(self, response: Response<B>) -> Response<ResponseBody<B>> {
+    /// Settles what the response decides. Returns what the end of its body does. The slots are held
+    /// until then; or by handlers, if the connection goes on in another protocol.
+    pub(crate) fn follow<B>(self, response: &Response<B>) -> Ending {
         let Ends { by_response, mut slot, is_connect } = self;
-        let (corrections, by_trailers) = by_response.settle(&response);
+        let (corrections, by_trailers) = by_response.settle(response);
         slot.correct_first(corrections);
         let opens_tunnel = is_connect && response.status().is_success();
         if opens_tunnel || response.status() == StatusCode::SWITCHING_PROTOCOLS {
             slot.leave();
-            return response.map(|body| ResponseBody::ending(body, Ending::new(by_trailers)));
+            return Ending::new(by_trailers);
         }
         let length =
             response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let ending = Ending::new(by_trailers).holding(slot, length);
-        response.map(|body| ResponseBody::ending(body, ending))
+        Ending::new(by_trailers).holding(slot, length)
     }
 }
 

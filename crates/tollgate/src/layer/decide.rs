@@ -62,7 +62,10 @@ impl Extras {
             response.extensions_mut().insert(report);
         }
         match self.ends.take() {
-            Some(ends) => ends.follow(response),
+            Some(ends) => {
+                let ending = ends.follow(&response);
+                response.map(|body| ResponseBody::ending(body, ending))
+            }
             None => response.map(ResponseBody::inner),
         }
     }
