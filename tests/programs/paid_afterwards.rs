@@ -154,7 +154,7 @@ async fn a_credit_leaves_what_is_tracked_of_the_key() {
     of_redis.credit("p", &ada(), 10).await;
     of_memory.credit("p", &ada(), 10).await;
     let totals = [redis.total_of("p", &ada()).await, memory.total_of("p", &ada()).await];
-    assert_eq!(totals.map(|total| total.unwrap().unwrap().units), [30, 30]);
+    assert_eq!(totals.map(|total| total.unwrap().unwrap().total), [30, 30]);
 }
 
 #[tokio::test]

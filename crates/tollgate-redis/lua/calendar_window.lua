@@ -74,7 +74,7 @@ local function calendar_window(limit, window, cost, first, second, third, last)
 
   local refund = refunds and function(key, text, units, stamp)
     local to, used = look(key, text)
-    if (to == stamp or stamp == 9007199254740992) and used > 0 then
+    if (to == stamp or stamp == 18014398509481984) and used > 0 then
       keep(key, to, math.max(0, used - units))
     end
   end

@@ -51,7 +51,7 @@ local function fixed_window(limit, window, aligned, cost)
 
   local refund = refunds and function(key, text, units, stamp)
     local start, used = look(key, text)
-    if (start == stamp or stamp == 9007199254740992) and used > 0 then
+    if (start == stamp or stamp == 18014398509481984) and used > 0 then
       keep(key, start, math.max(0, used - units))
     end
   end

@@ -139,7 +139,7 @@ local function gcra(
     end
     local back_us, back_frac = stamp_us - now, stamp_frac
     local forgiven_us, forgiven_frac = 0, 0
-    if stamp_us < 9007199254740992 and is_beyond(stamp_us, stamp_frac) then
+    if stamp_us < 18014398509481984 and is_beyond(stamp_us, stamp_frac) then
       several = several or versions(parts, reach_us, reach_frac, limit, burst, window)
       forgiven_us, forgiven_frac = several.forgiven(back_us, back_frac, horizon_us, horizon_frac)
     end

@@ -12,7 +12,7 @@
 --              units:         the number of units to refund; 0 renews a slot
 --              stamp, parts:  identifies the grant: TAT after it in microseconds and parts, the
 --                             start of its window, the number of its sub-window, its time, or the
---                             time and the number of its slot; 2^53 for the newest units
+--                             time and the number of its slot; 2^54 for the newest units
 --              span, parts:   units x T, for a bucket; for a slot, 1 if a renewal claims it again,
 --                             and 0
 -- RETURNS  for each renewal 1 if the slot is held, else 0, as numbers of 8 bytes

@@ -190,7 +190,7 @@ local function sliding_log(layout, limit, window, cost, span)
 
   local refund = refunds and function(key, text, units, stamp)
     local log = look(key)
-    if stamp == 9007199254740992 then
+    if stamp == 18014398509481984 then
       return log.used > 0 and take_newest(key, units, log)
     end
     local at = -1

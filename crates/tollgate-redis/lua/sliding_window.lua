@@ -81,7 +81,7 @@ local function sliding_window(limit, window, cost)
 
   local refund = refunds and function(key, text, units, stamp)
     local start, current, previous = look(key, text)
-    if stamp == 9007199254740992 and current + previous > 0 then
+    if stamp == 18014398509481984 and current + previous > 0 then
       keep(key, start, math.max(0, current - units), math.min(previous, math.max(0, previous + current - units)))
     elseif stamp == start and current > 0 then
       keep(key, start, math.max(0, current - units), previous)

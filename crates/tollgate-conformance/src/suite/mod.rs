@@ -358,11 +358,6 @@ impl Suite {
                     a_reset_forgets_debt,
                     more_units_than_fit_into_32_bits_are_charged,
                     a_clock_that_steps_back_cuts_debt_of_a_bucket_to_one_capacity;
-                credit:
-                    the_newest_units_come_back,
-                    a_credit_pays_debt_first,
-                    a_credit_of_an_unused_key_gives_nothing,
-                    queues_slots_and_blocks_take_no_credit;
                 settle:
                     less_than_was_granted_is_refunded,
                     the_newest_grant_is_refunded_first,
@@ -419,6 +414,11 @@ impl Suite {
                     a_denial_waits_until_enough_times_to_live_end,
                     another_time_to_live_ends_no_slot_and_adds_none,
                     a_clock_that_steps_back_holds_no_slot_beyond_a_time_to_live_from_now;
+                credit:
+                    the_newest_units_come_back,
+                    a_credit_pays_debt_first,
+                    a_credit_of_an_unused_key_gives_nothing,
+                    queues_slots_and_blocks_take_no_credit;
             }
         }
         for algorithm in Suite::ALGORITHMS {

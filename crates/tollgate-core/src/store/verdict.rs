@@ -44,8 +44,8 @@ const NEVER: u64 = u64::MAX;
 
 impl Stamp {
     /// That of no grant: a refund with it gives back the newest units, whichever grants they are
-    /// of. See [`credit`](crate::credit()).
-    pub const NEWEST: Stamp = Stamp { us: 1 << 53, frac: 0 };
+    /// of. See [`credit`](crate::credit()). No grant has this one: no time is as late.
+    pub const NEWEST: Stamp = Stamp { us: 1 << 54, frac: 0 };
 
     /// A stamp from a store with its own arithmetic. `us` is in microseconds, or the number of a
     /// sub-window. `frac` is the fraction of TAT, in [parts](crate::PolicyNumbers::parts) of a
