@@ -107,6 +107,10 @@ impl<L: Load> Call<L> {
         }
     }
 
+    fn has_one_caller(&self) -> bool {
+        self.group.queues().in_flight.get(&self.number).is_some_and(|call| call.load.callers() == 1)
+    }
+
     /// Runs the call outside of any lane.
     async fn run_alone(self, hash_slot: u16) {
         let connection = self.group.context.link.connection(hash_slot).await;
@@ -180,9 +184,13 @@ impl<L: Load> Lane<L> {
                 continue;
             };
             let answer = call.send(connection, self.hash_slot, None).await;
-            // Before the callers are answered: one that asks again at once would find a lane that
-            // is still open, and start another, which opens one connection too many.
-            next = self.next_has_room();
+            // A lone caller that asks again at once would find a lane that is still open, and start
+            // another, which opens one connection too many. Where there are several, another lane
+            // is wanted: 1.6 × as many decisions (peers, 64 tasks, the store alone).
+            let is_alone = call.has_one_caller();
+            if is_alone {
+                next = self.next_has_room();
+            }
             match answer {
                 Err(error) if error.is_try_again() => {
                     // Nothing was executed. Each part goes alone, so that only the keys that move
@@ -192,6 +200,9 @@ impl<L: Load> Lane<L> {
                     }
                 }
                 answer => call.answer(answer),
+            }
+            if !is_alone {
+                next = self.next_has_room();
             }
             if turn.is_some() {
                 // At most half of the time is that of rules in shadow, and less on a busy server.
