@@ -125,11 +125,14 @@ impl Server {
     fn holds(&self, part: &str, suite: Suite) -> Result<Result<(), String>, String> {
         // Each case has a prefix of its own, and so has each part.
         let cases = Mutex::new(Vec::new());
-        let make = async |clock| {
+        let next = || {
             let mut cases = cases.lock().unwrap_or_else(PoisonError::into_inner);
-            let (prefix, states) = (format!("{}:{part}:{}", self.prefix, cases.len()), States::default());
-            cases.push((prefix.clone(), states.clone()));
-            drop(cases);
+            let case = (format!("{}:{part}:{}", self.prefix, cases.len()), States::default());
+            cases.push(case.clone());
+            case
+        };
+        let make = async |clock| {
+            let (prefix, states) = next();
             let store = self.store(&prefix, Some(clock)).await;
             Noted::new(store.unwrap_or_else(|error| panic!("{error}")), states)
         };

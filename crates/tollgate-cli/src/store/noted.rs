@@ -35,7 +35,7 @@ impl States {
 
     /// Deletes them.
     pub(super) async fn delete(&self, store: &RedisStore) -> Result<(), Error> {
-        let states = std::mem::take(&mut *self.lock());
+        let states: Vec<(Key, Vec<Policy>)> = self.lock().drain().collect();
         for (key, policies) in states {
             store.reset(&key, &policies.iter().collect::<Vec<_>>()).await?;
         }

@@ -29,7 +29,10 @@ pub(crate) struct ClusterTopology {
 
 /// Where a node of a Cluster is reached, from the address that it announces.
 #[derive(Clone)]
-pub(crate) struct NodeAddresses(Arc<dyn Fn(&str, u16) -> (String, u16) + Send + Sync>);
+pub(crate) struct NodeAddresses(Arc<Reached>);
+
+/// From host and port to host and port.
+type Reached = dyn Fn(&str, u16) -> (String, u16) + Send + Sync;
 
 impl NodeAddresses {
     pub(crate) fn new(reached: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static) -> NodeAddresses {

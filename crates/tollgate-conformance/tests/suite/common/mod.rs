@@ -322,7 +322,7 @@ impl Store for OneLock {
                 Mistake::RefundDoesNothing => {}
                 Mistake::CreditDoesNothing if grant.stamp == Stamp::NEWEST => {}
                 Mistake::CreditRefillsAll if grant.stamp == Stamp::NEWEST => {
-                    *state = State::new(grant.policy)
+                    *state = State::new(grant.policy);
                 }
                 Mistake::CreditReachesOneGrant if grant.stamp == Stamp::NEWEST => {
                     let look = state.look(grant.policy, now);
