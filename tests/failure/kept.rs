@@ -108,6 +108,28 @@ async fn a_permit_that_is_refunded_in_an_outage_is_refunded_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn credits_of_each_algorithm_in_an_outage_are_given_after_it() {
+    for algorithm in EVERY_ALGORITHM {
+        if matches!(algorithm, Algorithm::LeakyBucket { .. }) {
+            continue;
+        }
+        let inner = failing();
+        let store = keeping(&inner, 10);
+        let limiter = tokens(&store, algorithm);
+        let _permit = reserve(&limiter, "ada", 900).await;
+        inner.set(REFUSED);
+        for units in [100, 37] {
+            limiter.credit("tokens", &key("ada"), units).await;
+        }
+        inner.set(Connection::Works);
+        assert_eq!(left(&limiter, "ada").await, 100, "{algorithm:?}");
+        sleep(PAUSE).await;
+        assert_eq!(left(&limiter, "ada").await, 237, "{algorithm:?}");
+        assert_eq!(counts(&store), [0, 1, 0, 0, 0], "credits of a key are one correction: {algorithm:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_slot_that_is_released_in_an_outage_is_free_after_it() {
     let inner = failing();
     let store = keeping(&inner, 10);

@@ -9,7 +9,7 @@
 --          horizon, parts   how far TAT may lie ahead of now: burst x T, plus a leaky bucket's
 --                           longest wait, or with debt
 --          reach, parts     a TAT further ahead than this is that of another version. Without
---                           versions it comes from a clock that ran ahead, and is cut to the horizon
+--                           versions a clock ran ahead, and it is cut to the horizon
 --          cost, parts      cost x T; 2^53 and 0 if the cost can never pass
 --          units            the cost
 --          limit, burst     those of the version. A burst of 0: there are no versions

@@ -187,7 +187,8 @@ impl RedisStoreBuilder {
     /// Sets where the nodes of a Cluster are reached, from the host and port that each announces.
     ///
     /// For nodes behind NAT, in containers or behind a tunnel, which announce inner addresses. The
-    /// nodes in the URL are reached as the URL says.
+    /// nodes in the URL are reached as the URL says. With a URL of another kind,
+    /// [`connect`](RedisStoreBuilder::connect) fails.
     ///
     /// ```no_run
     /// use tollgate_redis::RedisStore;

@@ -53,7 +53,7 @@ impl CodedRule {
             quota: (!slots).then(|| quota.to_string()),
             in_flight: slots.then(|| quota.limit()),
             algorithm: (!slots).then(|| policy.algorithm().name()),
-            mode: rule.is_shadow().then_some("shadow"),
+            mode: rule.mode(),
         }
     }
 }

@@ -13,8 +13,9 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// units were used.
     ///
     /// Callers that a [cache of denials](crate::StoreExt::deny_cache) of another process refuses
-    /// pass within a second. Nothing is sent again: if the store fails, the credit may be lost, or
-    /// given.
+    /// pass within a second. If the store fails, the credit is lost, unless
+    /// [`keep_corrections`](crate::failure::Answering::keep_corrections) keeps it until the store
+    /// answers. What may have been executed is not sent again.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, Policy, Quota};

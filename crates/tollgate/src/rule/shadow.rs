@@ -52,6 +52,12 @@ impl Rule {
         Rule { is_shadow: true, ..self }
     }
 
+    /// What a file says as `mode`. `None` for the default.
+    #[cfg(feature = "config")]
+    pub(crate) fn mode(&self) -> Option<&'static str> {
+        self.is_shadow().then_some("shadow")
+    }
+
     /// Checks that a rule in shadow needs nothing that follows a decision.
     pub(super) fn check_shadow(&self) -> Result<(), SetupError> {
         let follows = self.policy().is_in_flight() || self.policy().numbers().is_reserved();
