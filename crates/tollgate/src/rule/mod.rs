@@ -95,7 +95,6 @@ pub struct Rule {
 }
 
 /// What a file says of a rule.
-#[cfg_attr(not(feature = "config"), expect(dead_code, reason = "it has no file"))]
 struct RuleText {
     /// What its extractor reads.
     key: String,
