@@ -36,12 +36,16 @@ impl Cluster {
         cluster.share_slots()?;
         retry("all nodes know each other", || cluster.introduce())?;
         let (masters, replicas) = cluster.nodes.split_at(MASTERS.into());
-        for (master, replica) in masters.iter().zip(replicas) {
-            let master = id(master)?;
+        let pairs = || masters.iter().zip(replicas);
+        for (master, replica) in pairs() {
             // A replica learns its master's slots after it learns of the master.
-            retry("a replica follows its master", || replica.command(&["CLUSTER", "REPLICATE", &master]))?;
+            retry("a replica follows its master", || follow(replica, master))?;
         }
-        retry("the cluster is complete", || cluster.is_complete())?;
+        retry("the cluster is complete", || {
+            // On a busy machine a replica may become a master again.
+            pairs().try_for_each(|(master, replica)| follow(replica, master))?;
+            cluster.is_complete()
+        })?;
         cluster.let_replicas_take_over(true)?;
         Ok(cluster)
     }
@@ -203,6 +207,14 @@ impl Cluster {
         let server = self.nodes.iter().find(|server| server.port() == node.port);
         server.expect("nodes only know nodes of this cluster")
     }
+}
+
+/// Lets a node follow its master, unless it follows one.
+fn follow(replica: &Server, master: &Server) -> Result<(), Error> {
+    if !replica.command(&["ROLE"])?.starts_with("master") {
+        return Ok(());
+    }
+    replica.command(&["CLUSTER", "REPLICATE", &id(master)?]).map(drop)
 }
 
 fn id(node: &Server) -> Result<String, Error> {
