@@ -1,9 +1,13 @@
 //! Counts denials, and says when a key is to be blocked.
 
+#[cfg(feature = "config")]
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use tollgate_core::{Clock, Key, Policy, Timestamp};
 
+use crate::decision::NameCounts;
 use crate::table::sharded::Sharded;
 
 /// How many keys the denials are counted of at a time.
@@ -11,7 +15,11 @@ const MOST_KEYS: usize = 100_000;
 
 /// The denials of each policy and key. If there are too many keys, those are forgotten whose window
 /// ends first.
-pub(crate) struct DenialCounts(Sharded<CountedDenials>);
+pub(crate) struct DenialCounts {
+    denials: Sharded<CountedDenials>,
+    /// The blocks that they started.
+    pub(super) started: Arc<NameCounts>,
+}
 
 /// Those within one window of the policy.
 struct CountedDenials {
@@ -25,13 +33,19 @@ impl DenialCounts {
     }
 
     fn by(clock: Clock) -> DenialCounts {
-        DenialCounts(Sharded::new(MOST_KEYS, clock))
+        DenialCounts { denials: Sharded::new(MOST_KEYS, clock), started: Arc::default() }
+    }
+
+    /// How many blocks of each policy denials have started.
+    #[cfg(feature = "config")]
+    pub(crate) fn blocks(&self) -> BTreeMap<Box<str>, u64> {
+        self.started.all()
     }
 
     /// Counts a denial of a policy that blocks. Returns whether the key is to be blocked now.
     pub(crate) fn count(&self, policy: &Policy, key: &Key) -> bool {
         let Some(most) = policy.numbers().denials_until_block() else { return false };
-        let (mut table, digest, now) = self.0.enter(policy, key);
+        let (mut table, digest, now) = self.denials.enter(policy, key);
         table.sweep(now);
         if let Some(at) = table.find(&digest) {
             let denials = &mut table.entry(at).value;
@@ -113,6 +127,6 @@ mod tests {
         for n in 0..300_000_u32 {
             assert!(!counts.count(&policy, &Key::from(n)), "another key was denied once");
         }
-        assert!(counts.0.iter().map(|table| table.len()).sum::<usize>() <= MOST_KEYS);
+        assert!(counts.denials.iter().map(|table| table.len()).sum::<usize>() <= MOST_KEYS);
     }
 }

@@ -5,7 +5,7 @@ mod counts;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Check, Key, Policy, Share, Store, Times, Wait};
+use tollgate_core::{BlockStart, Check, Key, Policy, Share, Store, Times, Wait};
 
 use crate::decision::{Denial, InForce};
 use crate::errors::{Reason, SetupError};
@@ -26,8 +26,12 @@ impl DenialCounts {
         for ask in denial.violated_at().filter_map(|at| asks.get(at)) {
             let rule = plan.rule_of(&ask.policy);
             if self.count(plan.own(rule), &ask.key) {
-                let (in_force, key) = (in_force(), ask.key.clone());
-                Home::here().end(|| async move { in_force.start_block(rule, &key, share).await });
+                let (in_force, key, started) = (in_force(), ask.key.clone(), Arc::clone(&self.started));
+                Home::here().end(|| async move {
+                    if in_force.start_block(rule, &key, share).await == BlockStart::Started {
+                        started.add(in_force.plan.own(rule).name());
+                    }
+                });
             }
         }
     }
@@ -36,10 +40,11 @@ impl DenialCounts {
 impl InForce {
     /// Starts a block by a rule, which must block keys. Observers see whether it did, unless one
     /// goes on.
-    async fn start_block(&self, rule: RuleNumber, key: &Key, share: Option<Share>) {
-        let Some(block) = self.plan.block_of(rule) else { return };
+    async fn start_block(&self, rule: RuleNumber, key: &Key, share: Option<Share>) -> BlockStart {
+        let Some(block) = self.plan.block_of(rule) else { return BlockStart::Dropped };
         let Ok(start) = self.store.block(block, key, share).await;
         self.observers.block(&self.plan, rule, start);
+        start
     }
 
     /// The number of the rule with this name, and the policy that refuses its blocked keys.

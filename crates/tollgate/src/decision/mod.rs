@@ -2,9 +2,11 @@
 
 mod denial;
 mod in_force;
+mod name_counts;
 pub(crate) mod observe;
 mod report;
 
 pub use denial::Denial;
 pub(crate) use in_force::InForce;
+pub(crate) use name_counts::NameCounts;
 pub use report::Report;

@@ -13,6 +13,7 @@ use tollgate_core::{Grant, Renewal, Store, Verdict};
 use super::Slot;
 use super::held::{Claim, HeldSlot, Keeper, RenewalPlace};
 use super::releases::{Listener, OnItsWay, Releases, Releasing};
+use crate::decision::NameCounts;
 use crate::plan::{Ask, Plan};
 use crate::store::ColdStore;
 use crate::table::digest::{Digest, Secret};
@@ -35,6 +36,8 @@ pub(crate) struct SlotBook {
     secret: Secret,
     releases: Releases,
     renewals: Mutex<Renewals>,
+    /// The slots that this process holds.
+    held: NameCounts,
 }
 
 /// The slots that are to be renewed, the next first.
@@ -66,6 +69,7 @@ impl SlotBook {
             secret: Secret::random(),
             releases: Releases::default(),
             renewals: Mutex::new(renewals),
+            held: NameCounts::default(),
         }
     }
 
@@ -100,6 +104,7 @@ impl SlotBook {
             };
             let until = status.ends_after().map(|ttl| asked + ttl);
             let keeper: Arc<dyn Keeper> = self.clone();
+            self.held.add(claim.policy().name());
             let held = Arc::new(HeldSlot::new(keeper, claim, until));
             if until.is_some() {
                 self.renew_later(&held, asked);
@@ -194,6 +199,12 @@ impl SlotBook {
         tokio::spawn(renewed);
     }
 
+    /// How many slots of each policy this process holds.
+    #[cfg(feature = "config")]
+    pub(crate) fn counts(&self) -> BTreeMap<Box<str>, u64> {
+        self.held.all()
+    }
+
     /// Ends all slots that have a time to live, and waits until the store has answered each release
     /// of this process.
     pub(crate) async fn give_back(&self) {
@@ -271,6 +282,7 @@ impl Keeper for SlotBook {
     }
 
     fn release(self: Arc<Self>, claim: &Claim, announced: OnItsWay, home: &Home) {
+        self.held.remove(claim.policy().name());
         let ttl = claim.policy().quota().window();
         home.end(|| {
             let release = self.store.refund(&[claim.grant()]);

@@ -1,5 +1,7 @@
 //! The rules of a layer as data.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -13,6 +15,10 @@ pub struct RulesInForce {
     version: u64,
     enabled: bool,
     rules: Vec<RuleInForce>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    slots_held: BTreeMap<Box<str>, u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    blocks_started: BTreeMap<Box<str>, u64>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -63,8 +69,11 @@ impl<S> RateLimitLayer<S> {
     /// [version](RateLimitLayer::version), for a route of operators.
     ///
     /// A rule from a [file](crate::config) has the fields of the file. Of a rule in code there are
-    /// its name, limit, algorithm and mode. Serve it behind the authentication of your operators:
-    /// callers that know the rules know how to stay below them.
+    /// its name, limit, algorithm and mode. `slots_held` has the slots that this process holds, and
+    /// `blocks_started` the blocks that its denials have started, by policy.
+    ///
+    /// Serve it behind the authentication of your operators: callers that know the rules know how
+    /// to stay below them.
     ///
     /// ```
     /// use tollgate::{Quota, RateLimitLayer};
@@ -83,6 +92,8 @@ impl<S> RateLimitLayer<S> {
             version: plan.version(),
             enabled: !plan.is_off(),
             rules: plan.rules().map(RuleInForce::of).collect(),
+            slots_held: decider.engine.slots_held(),
+            blocks_started: decider.engine.blocks_started(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What decides, whatever the rules are.
 
+#[cfg(feature = "config")]
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Semaphore;
@@ -45,6 +47,19 @@ impl<S> Shadow<S> {
     fn new() -> Shadow<S> {
         let free = Arc::new(Semaphore::new(MOST_CHECKS));
         Shadow { store: OnceLock::new(), denials: DenialCounts::new(), free }
+    }
+}
+
+#[cfg(feature = "config")]
+impl<S> Engine<S> {
+    /// How many slots of each policy this process holds.
+    pub(crate) fn slots_held(&self) -> BTreeMap<Box<str>, u64> {
+        self.slots.counts()
+    }
+
+    /// How many blocks of each policy denials of this process have started.
+    pub(crate) fn blocks_started(&self) -> BTreeMap<Box<str>, u64> {
+        self.denials.blocks()
     }
 }
 

@@ -1,10 +1,12 @@
 //! What a layer and an output see of the rules of a file.
 
+use std::time::Duration;
+
 use serde_json::json;
-use tollgate_core::Policy;
+use tollgate_core::{Policy, Quota};
 
 use crate::config::{Registry, RuleFile};
-use crate::extract::PeerIp;
+use crate::extract::{Head, PeerIp, global};
 use crate::layer::{RateLimitLayer, RuleChange};
 use crate::rule::{PolicyExt, Rule};
 
@@ -77,10 +79,29 @@ fn rules_in_force_have_the_fields_of_their_file() {
     );
 }
 
+#[tokio::test]
+async fn rules_in_force_count_slots_in_use_and_blocks() {
+    let rule = Policy::new("logins", Quota::per_hour(1)).block_after(2, Duration::from_secs(60)).by(global());
+    let layer = RateLimitLayer::new([Policy::in_flight("exports", 2).by(global()), rule]);
+    let counts = || {
+        let in_force = serde_json::to_value(layer.rules_in_force()).unwrap();
+        (in_force["slots_held"].clone(), in_force["blocks_started"].clone())
+    };
+    let (limiter, request) = (layer.limiter(), http::Request::new(()));
+    let permit = limiter.check(&Head::from(&request)).await.unwrap();
+    assert_eq!(counts(), (json!({ "exports": 1 }), json!(null)));
+    drop(permit);
+    assert_eq!(counts(), (json!(null), json!(null)));
+    for _ in 0..3 {
+        assert!(limiter.check(&Head::from(&request)).await.is_err());
+    }
+    assert_eq!(counts(), (json!(null), json!({ "logins": 1 })));
+}
+
 #[test]
 fn keys_for_output_hide_what_callers_and_the_application_write() {
     use crate::config::{Registry, RuleConfig};
-    use crate::extract::{Head, PeerAddr};
+    use crate::extract::PeerAddr;
     let request = http::Request::get("/")
         .header("x-key", "sesame")
         .header("authorization", "Basic c2VzYW1lOg==")
