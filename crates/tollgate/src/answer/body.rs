@@ -9,7 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use pin_project::pin_project;
 
-use super::ends::Ending;
+use super::ends::Ends;
 
 /// The body of an answer that a user of the layer made.
 pub(crate) type OwnBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -38,7 +38,7 @@ enum Other<B> {
     DefaultAnswer(Bytes),
     OwnAnswer(OwnBody),
     /// That of the inner service, whose end settles charges and releases slots.
-    Ending(#[pin] B, Ending),
+    Ending(#[pin] B, Box<Ends>),
 }
 
 impl<B> ResponseBody<B> {
@@ -46,11 +46,11 @@ impl<B> ResponseBody<B> {
         ResponseBody(Kind::Inner(body))
     }
 
-    pub(crate) fn ending(body: B, ending: Ending) -> ResponseBody<B> {
-        if ending.is_empty() {
+    pub(crate) fn ending(body: B, ends: Box<Ends>) -> ResponseBody<B> {
+        if ends.is_empty() {
             return ResponseBody::inner(body);
         }
-        ResponseBody::other(Some(Other::Ending(body, ending)))
+        ResponseBody::other(Some(Other::Ending(body, ends)))
     }
 
     pub(crate) fn answer(bytes: Bytes) -> ResponseBody<B> {
@@ -143,10 +143,10 @@ where
                 let frame = ready!(Pin::new(body).poll_frame(cx)).and_then(Result::ok);
                 frame.map(|frame| Ok(frame.map_data(Into::into)))
             }
-            OtherProj::Ending(mut body, ending) => {
+            OtherProj::Ending(mut body, ends) => {
                 let frame = ready!(body.as_mut().poll_frame(cx));
-                let frame = frame.map(|frame| frame.map(|frame| ending.in_one_piece(frame)));
-                ending.after(frame.as_ref(), body.is_end_stream());
+                let frame = frame.map(|frame| frame.map(|frame| ends.in_one_piece(frame)));
+                ends.after(frame.as_ref(), body.is_end_stream());
                 frame
             }
         })

@@ -1,5 +1,6 @@
 //! Charges that follow the work: what a request costs is often known only at its end.
 
+mod at_end;
 mod by_response;
 mod corrected;
 #[cfg(feature = "axum")]
@@ -18,6 +19,7 @@ use crate::errors::SetupError;
 use crate::plan::PolicyRef;
 use crate::time::ending::Home;
 
+pub(crate) use at_end::ChargesAtEnd;
 pub(crate) use by_response::{ByResponse, ByTrailers};
 pub(crate) use corrected::Corrected;
 pub(crate) use reservation::GrantStamp;

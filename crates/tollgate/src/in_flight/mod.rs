@@ -1,7 +1,8 @@
 //! Requests in flight: slots that requests hold while they run.
 
-// From top to bottom; imports run down this list only: this module, extractor, slots, held,
+// From top to bottom; imports run down this list only: this module, at_end, extractor, slots, held,
 // releases.
+mod at_end;
 #[cfg(feature = "axum")]
 mod extractor;
 mod held;
@@ -26,6 +27,7 @@ use crate::time::ending::Home;
 use crate::time::timer_now;
 use held::HeldSlot;
 
+pub(crate) use at_end::SlotsAtEnd;
 pub(crate) use releases::Listener;
 pub(crate) use slots::SlotBook;
 

@@ -62,9 +62,9 @@ impl Extras {
             response.extensions_mut().insert(report);
         }
         match self.ends.take() {
-            Some(ends) => {
-                let ending = ends.follow(&response);
-                response.map(|body| ResponseBody::ending(body, ending))
+            Some(mut ends) => {
+                ends.respond(&response);
+                response.map(|body| ResponseBody::ending(body, ends))
             }
             None => response.map(ResponseBody::inner),
         }

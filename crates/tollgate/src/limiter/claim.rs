@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tollgate_core::{Reply, Store, Times, Verdict, Wait};
 
 use super::asking::{Admission, Asking, BoxedAsking};
 use super::decider::Decider;
 use super::live::Live;
-use super::until_ready::Patience;
+use super::until_ready::{Patience, Waits};
 use super::waiting::{Waited, Waiting};
+use crate::in_flight::Listener;
 use crate::plan::{Ask, Asks};
 use crate::store::NeverFails;
 use crate::time::ending::Home;
@@ -22,25 +23,24 @@ use crate::time::{YEAR, timer_now};
 /// How long a refused request waits for a release of this process at most.
 const LONGEST_RELEASE: Duration = Duration::from_secs(1);
 
+/// The pause in which the first caller asks for a slot, which another process may have released. A
+/// release of this process ends it.
+const SLOT_PAUSE: Duration = Duration::from_millis(200);
+
 /// The pause between two looks for claims that are not answered yet.
 const CLAIMS_LOOK: Duration = Duration::from_millis(10);
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// Asks about a request, which waits for slots as long as its rules say: in their queues, from
-    /// the place that it has.
-    #[inline]
-    pub(crate) fn begin(
+    /// [`Decider::begin`] of a request that asks for slots.
+    pub(super) fn begin_claim(
         self: &Arc<Self>,
         asks: &[Ask],
         deadline: Option<Duration>,
         place: Option<Box<Waiting>>,
         live: &Arc<Live<S>>,
     ) -> Reply<Admission, Asking<S, Waited<Admission>>> {
-        if !self.claims(asks) {
-            return self.acquire(asks, Times::ONCE, deadline);
-        }
-        let Some(waits) = self.plan().waits(asks, deadline) else {
-            return match self.ask(asks, deadline) {
+        let Some(waits) = self.waits(asks, deadline) else {
+            return match self.claim(asks, deadline) {
                 Reply::Now(admission) => Reply::Now(admission),
                 Reply::Later(asking) => {
                     Reply::Later(Asking::Boxed(Box::pin(async move { Waited::Over(asking.await) })))
@@ -58,22 +58,19 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         })))
     }
 
-    /// Asks the store, for a caller that waits until `deadline` at the longest.
+    /// [`Decider::ask`] for slots.
     ///
     /// If nothing but slots is lacking, and a release of this process was on its way, it is asked
     /// once more after that: a client is not refused for its own last request. All of this ends
     /// within the limits of the caller and of the store.
-    pub(super) fn ask(
+    pub(super) fn claim(
         self: &Arc<Self>,
         asks: &[Ask],
         deadline: Option<Duration>,
     ) -> Reply<Admission, Asking<S>> {
-        if !self.claims(asks) {
-            return self.acquire(asks, Times::ONCE, deadline);
-        }
         let releasing = self.engine.slots.releasing(self.plan(), asks);
         let begin = timer_now();
-        match (self.ask_once(asks, deadline), releasing) {
+        match (self.claim_once(asks, deadline), releasing) {
             (Reply::Later(first), Some(releasing)) => {
                 let (decider, asks) = (Arc::clone(self), Asks::from(asks));
                 Reply::Later(Asking::Boxed(Box::pin(async move {
@@ -89,7 +86,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                         return admission;
                     }
                     let deadline = deadline.map(|deadline| deadline.saturating_sub(begin.elapsed()));
-                    let (again, since) = (decider.ask_once(&asks, deadline).wait(), admission.since);
+                    let (again, since) = (decider.claim_once(&asks, deadline).wait(), admission.since);
                     Admission { since, ..timeout_at(end, again).await.unwrap_or(admission) }
                 })))
             }
@@ -97,11 +94,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// [`Decider::ask`] for a caller that listens to releases itself.
-    pub(super) fn ask_once(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Admission, Asking<S>> {
-        if !self.claims(asks) {
-            return self.acquire(asks, Times::ONCE, deadline);
-        }
+    /// [`Decider::ask_once`] for slots.
+    pub(super) fn claim_once(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Admission, Asking<S>> {
         let (slots, plan, asked) = (Arc::clone(&self.engine.slots), Arc::clone(self.plan()), timer_now());
         let held = move |asks: &[Ask], admission: Admission| {
             let slot = slots.held(&plan, asks, &admission.verdict, asked);
@@ -121,6 +115,21 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
+    /// How long each ask may wait for its slot, if any may. `deadline` is that of the caller.
+    pub(super) fn waits(&self, asks: &[Ask], deadline: Option<Duration>) -> Option<Waits> {
+        let plan = self.plan();
+        if !plan.needs().slots {
+            return None;
+        }
+        let deadline = deadline.unwrap_or(Duration::MAX);
+        let wait = |ask: &Ask| match plan.is_slot(ask) {
+            true => plan.rule(plan.rule_of(&ask.policy)).wait().min(deadline),
+            false => Duration::ZERO,
+        };
+        let waits: Waits = asks.iter().map(wait).collect();
+        waits.iter().any(|wait| !wait.is_zero()).then_some(waits)
+    }
+
     /// Whether a slot is asked for.
     #[inline]
     pub(super) fn claims(&self, asks: &[Ask]) -> bool {
@@ -132,6 +141,13 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         self.engine.slots.give_back().await;
         while self.engine.store.sent_claims().is_some_and(|claims| claims.unanswered() > 0) {
             sleep(CLAIMS_LOOK).await;
+        }
+    }
+
+    /// Listens to releases of the slot that is lacking.
+    pub(super) fn listen(&self, releases: &mut ReleasesOfOne, asks: &[Ask]) {
+        if let (Some(at), None) = (releases.at, &releases.listener) {
+            releases.listener = Some(self.engine.slots.listen(self.plan(), &asks[at]));
         }
     }
 
@@ -170,5 +186,40 @@ impl Drop for ToTheEnd {
         if let Some(claim) = self.claim.take() {
             self.home.end(|| claim);
         }
+    }
+}
+
+/// The releases by this process that a caller waits for: those of the ask that was refused last.
+pub(super) struct ReleasesOfOne {
+    /// Its place in the set.
+    at: Option<usize>,
+    listener: Option<Listener>,
+}
+
+impl ReleasesOfOne {
+    pub(super) fn new(at: Option<usize>) -> ReleasesOfOne {
+        ReleasesOfOne { at, listener: None }
+    }
+
+    /// Waits until a time, or until a release if one is listened to.
+    pub(super) async fn one_before(&mut self, time: Instant) {
+        match &mut self.listener {
+            Some(listener) => listener.released(time).await,
+            None => sleep_until(time).await,
+        }
+    }
+
+    /// Listens to none: something else was lacking.
+    pub(super) fn ignore(&mut self) {
+        self.listener = None;
+    }
+
+    /// How long to wait for a release of what was lacking. Not at all, if there was no listener
+    /// while the store was asked.
+    pub(super) fn pause(&mut self, lacking: Option<usize>) -> Duration {
+        if self.at != lacking {
+            *self = ReleasesOfOne::new(lacking);
+        }
+        if self.listener.is_some() { SLOT_PAUSE } else { Duration::ZERO }
     }
 }

@@ -8,9 +8,11 @@ use tollgate_core::{Key, Policy, Reply, Source, Store, Times, Timestamp, Verdict
 
 use super::asking::{Admission, Asking};
 use super::engine::Engine;
+use super::live::Live;
 use super::permit::Permit;
 use super::queue_place::QueuePlace;
 use super::wait_queue::WaitQueues;
+use super::waiting::{Waited, Waiting};
 #[cfg(feature = "metrics")]
 use crate::decision::observe::metrics::{LayerLimits, Metrics};
 use crate::decision::observe::{Decision, Observe, Observers};
@@ -157,6 +159,42 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             Reply::Now(Err(error)) => error.never(),
             Reply::Later(answer) => Reply::Later(Asking::Store(answer, self.waits_since())),
         }
+    }
+
+    /// Asks about a request, which waits for slots as long as its rules say: in their queues, from
+    /// the place that it has.
+    #[inline]
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        asks: &[Ask],
+        deadline: Option<Duration>,
+        place: Option<Box<Waiting>>,
+        live: &Arc<Live<S>>,
+    ) -> Reply<Admission, Asking<S, Waited<Admission>>> {
+        if self.claims(asks) {
+            return self.begin_claim(asks, deadline, place, live);
+        }
+        self.acquire(asks, Times::ONCE, deadline)
+    }
+
+    /// Asks the store, for a caller that waits until `deadline` at the longest.
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        asks: &[Ask],
+        deadline: Option<Duration>,
+    ) -> Reply<Admission, Asking<S>> {
+        if self.claims(asks) {
+            return self.claim(asks, deadline);
+        }
+        self.acquire(asks, Times::ONCE, deadline)
+    }
+
+    /// [`Decider::ask`] for a caller that listens to releases itself.
+    pub(super) fn ask_once(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Admission, Asking<S>> {
+        if self.claims(asks) {
+            return self.claim_once(asks, deadline);
+        }
+        self.acquire(asks, Times::ONCE, deadline)
     }
 
     /// Does what follows a grant, and changes nothing of it.

@@ -4,6 +4,7 @@ pub(crate) mod asking;
 mod asks;
 mod blocks;
 pub(crate) mod changes;
+mod charges;
 mod claim;
 mod credit;
 mod debit;

@@ -6,24 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::task::JoinHandle;
 use tollgate_core::{End, Grant, Settled, Store};
 
-use crate::charge::{Charge, Corrected, GrantStamp, ResponseHead, settle_all};
 use crate::decision::{InForce, Report};
-use crate::errors::{SetupError, or_panic};
 use crate::in_flight::{HeldUntilDropped, Slot};
-use crate::plan::{Ask, Asks, PolicyRef};
+use crate::plan::{Ask, Asks};
 
 /// A request that was charged and may pass. Dropped, it keeps its charges and releases its
 /// [slots](Permit::slot).
 #[must_use = "dropped, a permit keeps its charges and releases its slots: hold it while the work runs, and await its `delay`"]
 pub struct Permit {
-    report: Report,
+    pub(super) report: Report,
     /// `None` for what was taken out.
-    asks: SmallVec<[Option<Ask>; 1]>,
+    pub(super) asks: SmallVec<[Option<Ask>; 1]>,
     delay: Duration,
-    slot: Slot,
-    in_force: Arc<InForce>,
+    pub(super) slot: Slot,
+    pub(super) in_force: Arc<InForce>,
 }
 
 impl Permit {
@@ -67,121 +66,6 @@ impl Permit {
         }
     }
 
-    /// Takes what one policy charged, for work whose cost is known only at its end: see [`Charge`].
-    /// The other policies keep what they charged, and a [refund](Permit::refund) leaves this one
-    /// out. A rule that did not apply to the request, or is in shadow, charged nothing. On a
-    /// [leased](crate::StoreExt::leased) store, make the policy
-    /// [`reserved`](crate::Policy::reserved).
-    ///
-    /// ```
-    /// use tollgate::{Key, Limiter, Policy, Quota};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
-    /// let tokens = Limiter::new([Policy::new("tokens", Quota::per_minute(1_000))]);
-    /// let user = Key::from("ada");
-    ///
-    /// let mut permit = tokens.check(&user, 500).await?;
-    /// let charge = permit.charge("tokens");
-    /// // The work, which uses less.
-    /// charge.settle(137).await;
-    /// assert_eq!(tokens.look(&user).await?.statuses()[0].remaining(), 863);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Panics
-    /// If no rule that decided about the permit has a policy of that name.
-    #[track_caller]
-    pub fn charge(&mut self, policy: &str) -> Charge {
-        or_panic(self.try_charge(policy))
-    }
-
-    /// [`Permit::charge`] for a name that is known only at run time, or that a file may rename.
-    ///
-    /// # Errors
-    /// [`SetupError::UnknownPolicy`]. The permit keeps all charges then.
-    pub fn try_charge(&mut self, policy: &str) -> Result<Charge, SetupError> {
-        let rule = self.in_force.plan.number_of(policy)?;
-        let plan = Arc::clone(&self.in_force.plan);
-        Ok(match self.take(|policy| plan.rule_of(policy) == rule) {
-            // A slot comes back with its permit.
-            Some((Ask { policy, key, cost }, granted)) if !plan.policy(&policy).is_in_flight() => {
-                Charge::new(&self.in_force, policy, Some(key), cost, granted)
-            }
-            _ => Charge::new(&self.in_force, rule.into(), None, 0, None),
-        })
-    }
-
-    /// [Settles](Charge::settle) several policies at once, each to the total of its units that the
-    /// work has used. A store over a network gets one call for all, or one for each node of a
-    /// Cluster. Returns what became of each, in the order of the totals. The other policies keep
-    /// what they charged.
-    ///
-    /// ```
-    /// use tollgate::{Key, Limiter, Policy, Quota};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Denial> {
-    /// let tokens = Limiter::new([
-    ///     Policy::new("tpm", Quota::per_minute(1_000)),
-    ///     Policy::new("tpd", Quota::per_day(20_000)),
-    /// ]);
-    /// let user = Key::from("ada");
-    ///
-    /// let mut permit = tokens.check(&user, 500).await?;
-    /// // The work, which uses less.
-    /// let settled = permit.settle_each(&[("tpm", 137), ("tpd", 137)]).await;
-    /// assert_eq!((settled[0].charged, settled[1].charged), (137, 137));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Panics
-    /// If [`Permit::try_settle_each`] would return an error.
-    pub async fn settle_each(&mut self, totals: &[(&str, u64)]) -> Vec<Settled> {
-        or_panic(self.try_settle_each(totals).await)
-    }
-
-    /// [`Permit::settle_each`] for names that are known only at run time, or that a file may
-    /// rename.
-    ///
-    /// # Errors
-    /// [`SetupError::UnknownPolicy`], and [`SetupError::AskedTwice`] if a policy is named twice.
-    /// The permit keeps all charges then.
-    pub async fn try_settle_each(&mut self, totals: &[(&str, u64)]) -> Result<Vec<Settled>, SetupError> {
-        for (at, (name, _)) in totals.iter().enumerate() {
-            self.in_force.plan.number_of(name)?;
-            if totals[..at].iter().any(|(earlier, _)| earlier == name) {
-                return Err(SetupError::AskedTwice((*name).to_owned()));
-            }
-        }
-        let charges = totals.iter().map(|(name, total)| Ok((self.try_charge(name)?, *total)));
-        Ok(settle_all(charges.collect::<Result<_, SetupError>>()?).await)
-    }
-
-    /// Settles it by the response that its request got: what [`Rule::count_if`] and
-    /// [`Rule::cost_by`] say. Other rules keep what they charged, and what was taken out is not
-    /// settled again. A layer does this by itself.
-    ///
-    /// [`Rule::count_if`]: crate::Rule::count_if
-    /// [`Rule::cost_by`]: crate::Rule::cost_by
-    pub fn settle_by(mut self, response: &ResponseHead<'_>) {
-        let mut slot = HeldUntilDropped::new(self.slot.clone());
-        let (asks, granted): (Asks, SmallVec<[Option<GrantStamp>; 4]>) =
-            std::iter::from_fn(|| self.take(|_| true)).unzip();
-        let charges = Corrected::open(&self.in_force, &asks, |at| granted[at]);
-        slot.correct_first(charges.by_response.settle_by(response));
-    }
-
-    /// Takes what one policy charged, once, with what a store granted. `None` for that if a failure
-    /// policy decided.
-    fn take(&mut self, is_it: impl Fn(&PolicyRef) -> bool) -> Option<(Ask, Option<GrantStamp>)> {
-        let is_it = |ask: &Option<Ask>| ask.as_ref().is_some_and(|ask| is_it(&ask.policy));
-        let at = self.asks.iter().position(is_it)?;
-        let share = self.report.share();
-        let status = self.report.statuses().get(at);
-        Some((self.asks[at].take()?, status.map(|status| GrantStamp { stamp: status.stamp(), share })))
-    }
-
     /// Returns how long to wait before the work: zero unless a
     /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) has reserved a place that far ahead. Zero for
     /// a permit of [`Limiter::until_ready`](crate::Limiter::until_ready), which has waited.
@@ -209,6 +93,11 @@ impl Permit {
     /// ```
     pub fn slot(&self) -> &Slot {
         &self.slot
+    }
+
+    /// Releases the slots after these corrections.
+    pub(super) fn release_after(self, corrections: Vec<JoinHandle<Settled>>) {
+        HeldUntilDropped::new(self.slot).correct_first(corrections);
     }
 
     /// Returns the state of the rules after the charge.

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::sleep_until;
 use tollgate_core::{Policy, Reply, Store, Verdict, Wait};
 
 use super::asking::{Admission, Asking};
+use super::claim::ReleasesOfOne;
 use super::decider::Decider;
 use super::live::Live;
 use super::refusal::Refusal;
@@ -15,7 +15,6 @@ use super::wait_queue::Waiter;
 use super::waiting::{Waited, Waiting};
 use crate::decision::Denial;
 use crate::errors::Reason;
-use crate::in_flight::Listener;
 use crate::plan::{Ask, Asks};
 use crate::store::NeverFails;
 use crate::time::{YEAR, timer_now};
@@ -57,8 +56,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             waiter.refusal(|at, refusal| waits_for_all && lasts(at, refusal))
         };
         let (mut asks_again, mut outage_pause) = (None, FIRST_OUTAGE_PAUSE);
-        let mut releases =
-            ReleasesOfOne { at: asks.iter().position(|ask| self.plan().is_slot(ask)), listener: None };
+        let mut releases = ReleasesOfOne::new(asks.iter().position(|ask| self.plan().is_slot(ask)));
         loop {
             if let Some(waiter) = &mut waiter {
                 if let Some(refusal) = holds(waiter) {
@@ -74,10 +72,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                     waiter.is_busy_until(again);
                 }
                 let pause = async {
-                    match (asks_again.take(), &mut releases.listener) {
-                        (Some(again), Some(listener)) => listener.released(again).await,
-                        (Some(again), None) => sleep_until(again).await,
-                        (None, _) => {}
+                    if let Some(again) = asks_again.take() {
+                        releases.one_before(again).await;
                     }
                 };
                 // Callers without a turn hear of it when they get one.
@@ -114,7 +110,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             let pause = match denial.retry_after() {
                 Some(_) if lacking.is_some() => releases.pause(lacking).min(left),
                 Some(wait) => {
-                    releases.listener = None;
+                    releases.ignore();
                     wait
                 }
                 None if patience.waits_out_outages() && self.waits_out(&denial) => {
@@ -199,13 +195,6 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// Listens to releases of the slot that is lacking.
-    fn listen(&self, releases: &mut ReleasesOfOne, asks: &[Ask]) {
-        if let (Some(at), None) = (releases.at, &releases.listener) {
-            releases.listener = Some(self.engine.slots.listen(self.plan(), &asks[at]));
-        }
-    }
-
     /// Whether another answer is possible later. A cost of 0 passes now, and one that exceeds a
     /// quota never does.
     fn may_have_to_wait(&self, asks: &Asks) -> bool {
@@ -263,24 +252,6 @@ impl Patience {
     }
 }
 
-/// The releases by this process that a caller waits for: those of the ask that was refused last.
-struct ReleasesOfOne {
-    /// Its place in the set.
-    at: Option<usize>,
-    listener: Option<Listener>,
-}
-
-impl ReleasesOfOne {
-    /// How long to wait for a release of what was lacking. Not at all, if there was no listener
-    /// while the store was asked.
-    fn pause(&mut self, lacking: Option<usize>) -> Duration {
-        if self.at != lacking {
-            *self = ReleasesOfOne { at: lacking, listener: None };
-        }
-        if self.listener.is_some() { SLOT_PAUSE } else { Duration::ZERO }
-    }
-}
-
 /// The place of the first ask that was refused for want of a slot, if nothing else was.
 fn lacking_slot(denial: &Denial) -> Option<usize> {
     let is_slot = |at: usize| denial.report().policies().nth(at).is_some_and(Policy::is_in_flight);
@@ -306,10 +277,6 @@ fn room(verdict: &Verdict, at: usize, cost: u64) -> usize {
     let room = status.and_then(|status| status.remaining().checked_div(cost));
     room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX)
 }
-
-/// The pause in which the first caller asks for a slot, which another process may have released. A
-/// release of this process ends it.
-const SLOT_PAUSE: Duration = Duration::from_millis(200);
 
 /// The pauses in which the first caller asks a store that is unavailable.
 const FIRST_OUTAGE_PAUSE: Duration = Duration::from_millis(50);

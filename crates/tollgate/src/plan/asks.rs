@@ -187,20 +187,6 @@ impl Plan {
     pub(crate) fn is_slot(&self, ask: &Ask) -> bool {
         self.policy(&ask.policy).is_in_flight()
     }
-
-    /// How long each ask may wait for its slot, if any may. `deadline` is that of the caller.
-    pub(crate) fn waits(&self, asks: &[Ask], deadline: Option<Duration>) -> Option<SmallVec<[Duration; 4]>> {
-        if !self.needs().slots {
-            return None;
-        }
-        let deadline = deadline.unwrap_or(Duration::MAX);
-        let wait = |ask: &Ask| match self.is_slot(ask) {
-            true => self.rule(self.rule_of(&ask.policy)).wait().min(deadline),
-            false => Duration::ZERO,
-        };
-        let waits: SmallVec<[Duration; 4]> = asks.iter().map(wait).collect();
-        waits.iter().any(|wait| !wait.is_zero()).then_some(waits)
-    }
 }
 
 /// Rounds down to three digits of whole microseconds.

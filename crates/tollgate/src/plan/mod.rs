@@ -76,6 +76,8 @@ struct PlannedPolicy {
 pub(crate) struct Needs {
     /// Some policies are for requests in flight.
     pub(crate) slots: bool,
+    /// Something follows the end of a request.
+    pub(crate) ends: bool,
     /// Some policies may let requests wait.
     pub(crate) waits: bool,
     /// Some policies are written into the fields of responses.
@@ -359,6 +361,7 @@ impl Needs {
         let slots = rules.iter().any(|rule| rule.policy().is_in_flight());
         Needs {
             slots,
+            ends: slots || rules.iter().any(|rule| rule.policy().numbers().is_reserved()),
             waits: slots || enforced.clone().any(|planned| !planned.policy.longest_wait().is_zero()),
             fields: enforced.any(|planned| planned.item.is_some()),
             blocks: policies.iter().any(|planned| planned.policy.numbers().denials_until_block().is_some()),

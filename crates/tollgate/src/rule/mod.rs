@@ -414,7 +414,8 @@ impl Rule {
     pub(crate) fn check(&self) -> Result<(), SetupError> {
         self.check_shadow()?;
         self.check_settling()?;
-        self.check_slots()
+        self.check_slots()?;
+        Ok(())
     }
 
     pub(crate) fn is_shadow(&self) -> bool {
