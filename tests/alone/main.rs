@@ -6,6 +6,7 @@
 mod allocations;
 mod crypto_provider;
 mod each_decision;
+mod log_codes;
 mod long_keys;
 mod memory_per_key;
 mod missing_extension;

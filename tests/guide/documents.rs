@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
+use tollgate_core::LogCode;
+
 /// The Markdown files below a folder, without those of builds.
 fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in folder.read_dir().unwrap() {
@@ -133,4 +135,15 @@ fn each_chapter_is_a_module_and_its_code_is_a_doctest() {
             assert!(tests.contains(&format!("    {name} = ")), "support/guide.rs lacks {name}");
         }
     }
+}
+
+#[test]
+fn each_code_of_the_log_has_its_row() {
+    let chapter = prose(Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../crates/tollgate/src/guide/when_limits_seem_wrong.md"
+    )));
+    let rows: Vec<_> = chapter.lines().filter(|line| line.starts_with("| `TOLLGATE_E")).collect();
+    let codes = LogCode::ALL;
+    assert_eq!(rows, codes.map(|code| format!("| `{code}` | {} | {} |", code.meaning(), code.fix())));
 }

@@ -1,8 +1,10 @@
 //! Captured log lines, for tests to read.
 
 use std::io;
+use std::process::abort;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use tollgate_core::LogCode;
 use tracing::Dispatch;
 use tracing::subscriber::NoSubscriber;
 use tracing_subscriber::fmt::MakeWriter;
@@ -29,6 +31,13 @@ impl Log {
         let subscriber = tracing_subscriber::fmt().with_max_level(level);
         subscriber.with_writer(log.clone()).with_ansi(false).init();
         log
+    }
+
+    /// Ends the process when the log says that the setup of a service is wrong.
+    pub(crate) fn ends_with_a_code() {
+        let subscriber = tracing_subscriber::fmt().with_max_level(Level::WARN);
+        // Another test of this process was here before, or has a log.
+        let _ = subscriber.with_writer(|| EndsWithACode).with_ansi(false).try_init();
     }
 
     /// Captures the log of this thread, while the second value lives.
@@ -65,5 +74,33 @@ impl MakeWriter<'_> for Log {
 
     fn make_writer(&self) -> Log {
         self.clone()
+    }
+}
+
+/// What no test has, but those that read it in a log of their own. Others mean what they do to
+/// servers, clocks and memory, and what they leave out.
+const UNMEANT: [LogCode; 5] = [
+    LogCode::ProxyField,
+    LogCode::TrustsAll,
+    LogCode::ChargedTwice,
+    LogCode::MadePerRequest,
+    LogCode::SlotNotTaken,
+];
+
+struct EndsWithACode;
+
+impl io::Write for EndsWithACode {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let line = String::from_utf8_lossy(bytes);
+        if UNMEANT.iter().any(|code| line.contains(&code.to_string())) {
+            // A test's `eprintln` would be kept, and lost.
+            let _ = writeln!(io::stderr(), "a test has a service whose setup is wrong: {line}");
+            abort();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

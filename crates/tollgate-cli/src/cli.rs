@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::blocks::{self, BlockArgs, FoundArgs};
+use crate::codes::{self, CodeArgs};
 use crate::keys::{self, CreditArgs, KeyArgs};
 use crate::load::{self, LoadArgs};
 use crate::replay::{self, ReplayArgs};
@@ -64,6 +65,10 @@ pub(crate) enum Command {
     /// Checks whether a server can be the store of a fleet
     #[command(arg_required_else_help = false)]
     Store(StoreArgs),
+
+    /// Says what a code in the log of a service means, and what to do
+    #[command(after_help = codes::AFTER_HELP, arg_required_else_help = false)]
+    Code(CodeArgs),
 
     /// Shows what rules would have refused of the requests in a log
     #[command(next_line_help = true, after_help = replay::AFTER_HELP)]

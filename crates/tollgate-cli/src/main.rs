@@ -7,6 +7,7 @@
 mod blocks;
 mod chart;
 mod cli;
+mod codes;
 mod keys;
 mod load;
 mod output;
@@ -48,6 +49,7 @@ async fn run(command: Command) -> Result<ExitCode, String> {
         Command::Check(args) => rules::check(&args),
         Command::Explain(args) => rules::explain(&args).await,
         Command::Store(args) => store::run(args).await,
+        Command::Code(args) => codes::show(&args),
         Command::Usage(args) => usage::run(args).await,
         Command::Replay(args) => replay::run(&args).await,
     }

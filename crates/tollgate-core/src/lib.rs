@@ -11,6 +11,7 @@
 pub mod algorithm;
 mod exact;
 mod key;
+mod log_code;
 mod policy;
 mod quota;
 mod store;
@@ -19,6 +20,7 @@ mod time;
 mod usage;
 
 pub use key::{Key, counted_address};
+pub use log_code::LogCode;
 pub use policy::share::Share;
 pub use policy::{Algorithm, Boundaries, Policy, PolicyError, PolicyNumbers};
 pub use quota::{Quota, QuotaError};

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
-/// The reason why a text is not a [`Quota`](crate::Quota), a [`TimeSpan`](crate::TimeSpan) or a
-/// [`Key`](crate::Key). Its message is one line with the text and what is allowed.
+/// The reason why a text is not a [`Quota`](crate::Quota), a [`TimeSpan`](crate::TimeSpan), a
+/// [`Key`](crate::Key) or a [`LogCode`](crate::LogCode). Its message is one line with the text and
+/// what is allowed.
 ///
 /// ```
 /// use tollgate_core::Quota;

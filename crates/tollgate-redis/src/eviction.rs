@@ -55,6 +55,7 @@ impl Eviction {
             drop(warned);
             #[cfg(feature = "tracing")]
             tracing::warn!(
+                code = %tollgate_core::LogCode::Eviction,
                 policy = (!name.is_empty()).then_some(name),
                 "redis evicts {evicted} when its memory is full: set maxmemory-policy to volatile-lru or \
                  noeviction instead of {}",

@@ -7,6 +7,7 @@
 mod arguments;
 mod blocks;
 mod check;
+mod codes;
 mod explain;
 mod forecast;
 mod http;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bb8_redis::redis::Cmd;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tollgate_core::{Clock, Timestamp};
+use tollgate_core::{Clock, LogCode, Timestamp};
 
 use super::server_clock::ServerClocks;
 use crate::link::{Link, Text};
@@ -65,6 +65,18 @@ impl CallContext {
     /// About the time that the server's clock shows.
     pub(super) fn server_time(&self, hash_slot: u16) -> Timestamp {
         self.clock.as_ref().map_or_else(|| self.clocks.now(hash_slot, self.waits.now()), Clock::now)
+    }
+
+    /// Notes the time in a reply of a hash slot's server. Logs the first step of its clock.
+    pub(super) fn answered(&self, hash_slot: u16, now: Timestamp) {
+        let stepped = self.clocks.answered(hash_slot, now, self.waits.now());
+        if stepped && self.clock.is_none() && LogCode::ClockStepped.is_first() {
+            #[cfg(feature = "tracing")]
+            tracing::warn!(
+                code = %LogCode::ClockStepped,
+                "the clock of a Redis server stepped by more than 10 s: limits refilled early, or refill late by as much"
+            );
+        }
     }
 
     /// A call of a script on this number of keys. `write` adds the keys and the arguments.

@@ -123,7 +123,7 @@ impl<L: Load> Call<L> {
         let call = self.group.queues().in_flight.remove(&self.number);
         let Some(InFlight { load, hash_slot, .. }) = call else { return };
         let context = &self.group.context;
-        load.answer(answer, &|now| context.clocks.answered(hash_slot, now, context.waits.now()));
+        load.answer(answer, &|now| context.answered(hash_slot, now));
     }
 
     /// A call for each part of the load. They do not hold up the calls behind them, so their

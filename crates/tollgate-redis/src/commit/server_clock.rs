@@ -1,9 +1,13 @@
-//! About the time that a server's clock shows, for calendar windows.
+//! About the time that a server's clock shows, for calendar windows, and its steps.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tollgate_core::Timestamp;
+
+/// A clock that is off by more than this has stepped: no reply waits that long to be read.
+const STEP: Duration = Duration::from_secs(10);
 
 /// The time in the last reply of each hash slot's server, and that of this process then. Without a
 /// Cluster there is one hash slot.
@@ -18,9 +22,13 @@ impl ServerClocks {
         reply.map_or(own, |(now, then)| now.saturating_add(own.saturating_since(then)))
     }
 
-    /// Notes the time in a reply, and the time of this process.
-    pub(super) fn answered(&self, hash_slot: u16, now: Timestamp, own: Timestamp) {
-        self.hash_slots().insert(hash_slot, (now, own));
+    /// Notes the time in a reply, and the time of this process. Returns whether the clock stepped.
+    pub(super) fn answered(&self, hash_slot: u16, now: Timestamp, own: Timestamp) -> bool {
+        let earlier = self.hash_slots().insert(hash_slot, (now, own));
+        earlier.is_some_and(|(shown, then)| {
+            let expected = shown.saturating_add(own.saturating_since(then));
+            now.saturating_since(expected).max(expected.saturating_since(now)) > STEP
+        })
     }
 
     fn hash_slots(&self) -> MutexGuard<'_, BTreeMap<u16, (Timestamp, Timestamp)>> {
@@ -41,5 +49,23 @@ mod tests {
             assert_eq!(clocks.now(7, at(own + 3)), at(shown + 3));
         }
         assert_eq!(clocks.now(8, at(5)), at(5));
+    }
+
+    #[test]
+    fn a_clock_steps_if_it_is_off_by_more_than_ten_seconds() {
+        let (clocks, at) =
+            (ServerClocks::default(), |seconds: u64| Timestamp::from_micros(seconds * 1_000_000));
+        let steps = [
+            (1_000, 20),
+            (1_010, 20),
+            (1_400, 410),
+            (1_411, 410),
+            (1_410, 420),
+            (1_399, 420),
+            (3_000, 1_000),
+        ]
+        .map(|(shown, own)| clocks.answered(3, at(shown), at(own)));
+        assert_eq!(steps, [false, false, false, true, true, true, true]);
+        assert!(!clocks.answered(4, at(9), at(1_000)), "another server");
     }
 }

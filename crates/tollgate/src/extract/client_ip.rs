@@ -7,6 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderName;
 use tollgate_core::Key;
+#[cfg(feature = "tracing")]
+use tollgate_core::LogCode;
 
 use super::extractor::{AddressExtractor, KeyExtractor};
 use super::head::Head;
@@ -120,7 +122,8 @@ impl ClientIpHeader {
     /// Trusts the proxies in these networks, in CIDR notation (`10.0.0.0/8`, `fd00::/8`) or as
     /// single addresses. The header is only read if the peer is among them.
     ///
-    /// Trust only your proxies: callers in a trusted network can forge their address.
+    /// Trust only your proxies: callers in a trusted network can forge their address. The log says
+    /// once if a network covers every address.
     ///
     /// Addresses are compared as the server sees them; only IPv4-mapped ones are unmapped. A 6to4
     /// or NAT64 address does *not* match the IPv4 address in it: every host behind a 6to4 router
@@ -147,6 +150,15 @@ impl ClientIpHeader {
         let networks = Networks::parse(networks)?;
         if networks.is_empty() {
             return Err(SetupError::NoNetworks);
+        }
+        #[cfg(feature = "tracing")]
+        if networks.cover_all() && LogCode::TrustsAll.is_first() {
+            tracing::warn!(
+                code = %LogCode::TrustsAll,
+                "`ClientIp` trusts `{}` from every address: each caller chooses its own; trust the networks of your \
+                 proxies",
+                self.0
+            );
         }
         Ok(ClientIp { header: self.0, trust: Trust::Networks(networks), v6_prefix: 64 })
     }

@@ -83,6 +83,7 @@ where
 fn log_missing(_type_name: &str) {
     #[cfg(feature = "tracing")]
     tracing::error!(
+        code = %tollgate_core::LogCode::NoExtension,
         "a request was refused because its extensions hold no `{_type_name}`; the likely cause is the order of the \
          layers: the layer that inserts it has to be outside of the rate limit"
     );

@@ -20,6 +20,12 @@ impl Networks {
         self.0.is_empty()
     }
 
+    /// Whether each address of a family is in them.
+    #[cfg(feature = "tracing")]
+    pub(super) fn cover_all(&self) -> bool {
+        self.0.iter().any(|network| network.prefix_len() == 0)
+    }
+
     /// Whether an address, unmapped, is in one of the networks.
     pub(crate) fn contain(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))

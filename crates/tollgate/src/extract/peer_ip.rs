@@ -4,9 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::Extensions;
 use tollgate_core::Key;
+#[cfg(feature = "tracing")]
+use tollgate_core::LogCode;
 
 use super::extractor::{AddressExtractor, KeyExtractor};
 use super::head::Head;
+#[cfg(feature = "tracing")]
+use crate::errors::FirstOnes;
 use crate::errors::Reason;
 
 /// The peer's address, for servers that this crate does not know: insert it into the extensions of
@@ -32,7 +36,8 @@ pub struct PeerAddr(pub SocketAddr);
 /// is missing.
 ///
 /// **Behind a proxy all requests come from the proxy** and share its quota: use
-/// [`ClientIp`](super::ClientIp) there.
+/// [`ClientIp`](super::ClientIp) there. The log says once if one of the first requests has a field
+/// that proxies write.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerIp {
     v6_prefix: u8,
@@ -61,6 +66,8 @@ impl Default for PeerIp {
 
 impl KeyExtractor for PeerIp {
     fn extract(&self, head: &Head<'_>) -> Option<Key> {
+        #[cfg(feature = "tracing")]
+        look_for_proxies(head);
         peer(head.extensions()).map(|address| Key::network(address, self.v6_prefix))
     }
 
@@ -113,18 +120,42 @@ pub(super) fn peer_if_known(extensions: &Extensions) -> Option<IpAddr> {
     None
 }
 
+/// The fields in which proxies name the client.
+#[cfg(feature = "tracing")]
+const PROXY_FIELDS: [&str; 3] = ["forwarded", "x-forwarded-for", "x-real-ip"];
+
+/// Logs once if one of the first requests came through a proxy.
+#[cfg(feature = "tracing")]
+#[inline]
+fn look_for_proxies(head: &Head<'_>) {
+    static FIRST: FirstOnes = FirstOnes::new(1_000);
+    if !FIRST.is_one() {
+        return;
+    }
+    let field = PROXY_FIELDS.iter().find(|field| head.headers().contains_key(**field));
+    if let Some(field) = field
+        && LogCode::ProxyField.is_first()
+    {
+        tracing::warn!(
+            code = %LogCode::ProxyField,
+            "a request has `{field}`, and a rule counts by peer address: behind a proxy all callers share one quota; \
+             count by `ClientIp` there"
+        );
+    }
+}
+
 fn log_missing_peer() {
     #[cfg(feature = "tracing")]
     {
-        static LOGGED: std::sync::Once = std::sync::Once::new();
-        LOGGED.call_once(|| {
+        if LogCode::NoPeerAddress.is_first() {
             tracing::error!(
+                code = %LogCode::NoPeerAddress,
                 "requests have no peer address to be limited by: with axum, serve \
                  `app.into_make_service_with_connect_info::<SocketAddr>()` and enable tollgate's feature `axum`; \
                  with tonic's own server, enable tollgate's feature `tonic`; \
                  with another server, insert `tollgate::extract::PeerAddr` into each request's extensions"
             );
-        });
+        }
     }
 }
 
@@ -132,14 +163,14 @@ fn log_missing_peer() {
 pub(super) fn log_missing_client() {
     #[cfg(feature = "tracing")]
     {
-        static LOGGED: std::sync::Once = std::sync::Once::new();
-        LOGGED.call_once(|| {
+        if LogCode::NoClientAddress.is_first() {
             tracing::warn!(
+                code = %LogCode::NoClientAddress,
                 "a request has no client address: neither the trusted header nor the server has one; unless the server \
                  listens on a Unix socket, let it insert its peers' addresses: with axum, serve \
                  `app.into_make_service_with_connect_info::<SocketAddr>()`"
             );
-        });
+        }
     }
 }
 

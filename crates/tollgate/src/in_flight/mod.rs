@@ -43,7 +43,7 @@ pub(crate) use slots::SlotBook;
 ///   before that happens. Work that must never run more often than the limit asks before each step.
 /// - **To hold the slots beyond the response.** After `101 Switching Protocols`, and in a `CONNECT`
 ///   tunnel, the slots are held until the last clone of this is dropped. Move it into the task of
-///   the connection.
+///   the connection. Without one they are released, and the log says so once.
 ///
 /// With the feature `axum` a handler takes it as an argument. Elsewhere it is in the request's
 /// extensions. A [`Permit`](crate::Permit::slot) of a limiter has one.
@@ -123,6 +123,11 @@ impl Slot {
         self.0.is_empty()
     }
 
+    /// Whether this is the last clone, and it still holds a slot.
+    fn is_only_here(&self) -> bool {
+        self.0.iter().any(|held| Arc::strong_count(held) == 1) && !self.is_lost()
+    }
+
     /// Adds the slots of another layer.
     pub(crate) fn extend(&mut self, other: Slot) {
         self.0.extend(other.0);
@@ -160,7 +165,10 @@ impl HeldUntilDropped {
 
     /// Leaves the slots to the clones that handlers have.
     pub(crate) fn leave(mut self) {
-        self.slot = Slot::default();
+        let slot = mem::take(&mut self.slot);
+        if slot.is_only_here() {
+            log_not_taken();
+        }
     }
 }
 
@@ -182,5 +190,17 @@ impl Drop for HeldUntilDropped {
             }
             drop((held, announced));
         });
+    }
+}
+
+#[cold]
+fn log_not_taken() {
+    #[cfg(feature = "tracing")]
+    if tollgate_core::LogCode::SlotNotTaken.is_first() {
+        tracing::warn!(
+            code = %tollgate_core::LogCode::SlotNotTaken,
+            "a connection changed its protocol, and no handler had taken its `Slot`: it is not counted any more; move the \
+             `Slot` into the task of the connection"
+        );
     }
 }

@@ -133,6 +133,8 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
             decider.count(&denial, asks);
             return Next::Refuse(denial, self.fields.write(decider.plan(), asks, verdict));
         }
+        #[cfg(feature = "tracing")]
+        super::charged_twice::note(decider.plan(), asks, request.extensions_mut());
         let mut extras = if self.adds_something(decider) {
             self.extras(decider, request, asks, verdict)
         } else {

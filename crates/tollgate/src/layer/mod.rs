@@ -1,5 +1,7 @@
 //! The Tower layer, its service, and their future and body.
 
+#[cfg(feature = "tracing")]
+mod charged_twice;
 mod deadline;
 mod decide;
 mod drain;

@@ -67,7 +67,7 @@ where
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let shared = &self.shared;
-        let decider = shared.live.load();
+        let decider = shared.live.for_request();
         match shared.decide(&decider, &mut request) {
             // In place. Through `new`, a request without fields costs 1.12 × (peers, allowed, hot).
             Next::Pass(extras) => {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::Guard;
 use tollgate_core::Store;
 
 use super::asking::Admission;
@@ -30,12 +31,12 @@ impl<S: Store<Error: NeverFails>> Live<S> {
     ) -> Result<Result<Allowed<S>, Denial>, E> {
         let mut place = Box::default();
         loop {
-            let decider = self.load_full();
+            let decider = Guard::into_inner(self.for_request());
             let asks = match decider.shown(asks(&decider)?) {
                 Ok(asks) => asks,
                 Err(denial) => return Ok(Err(denial)),
             };
-            let waits = || Some(Patience::ForSlots(decider.plan().waits(&asks, None)?, None));
+            let waits = || Some(Patience::ForSlots(decider.waits(&asks, None)?, None));
             let asked = match at_most.map(Patience::ForAll).or_else(waits) {
                 Some(patience) => decider.in_turn(&asks, &patience, place, self).await,
                 None => Waited::Over(Ok(decider.ask(&asks, None).wait().await)),

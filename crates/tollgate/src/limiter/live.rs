@@ -11,6 +11,7 @@ use tollgate_core::{Clock, Store};
 
 use super::changes::RuleChanges;
 use super::decider::Decider;
+use super::made_per_request::Decided;
 use crate::decision::InForce;
 use crate::errors::SetupError;
 use crate::plan::Plan;
@@ -23,12 +24,20 @@ pub(crate) struct Live<S> {
     current: ArcSwap<Decider<S>>,
     /// Wakes callers that wait by earlier rules.
     version: watch::Sender<u64>,
+    decided: Decided,
 }
 
 impl<S> Live<S> {
     pub(crate) fn new(decider: Decider<S>) -> Arc<Live<S>> {
         let version = watch::Sender::new(decider.plan().version());
-        Arc::new(Live { current: ArcSwap::from_pointee(decider), version })
+        Arc::new(Live { current: ArcSwap::from_pointee(decider), version, decided: Decided::default() })
+    }
+
+    /// The decider for a request.
+    #[inline]
+    pub(crate) fn for_request(&self) -> Guard<Arc<Decider<S>>> {
+        self.decided.one_more();
+        self.load()
     }
 
     #[inline]

@@ -12,6 +12,7 @@ pub(crate) mod decider;
 pub(crate) mod engine;
 mod in_turn;
 pub(crate) mod live;
+mod made_per_request;
 mod next_window;
 mod now;
 mod permit;

@@ -73,6 +73,7 @@ impl Shards {
         #[cfg(feature = "tracing")]
         if _is_first {
             tracing::warn!(
+                code = %tollgate_core::LogCode::MemoryFull,
                 "the memory store is full of keys that were denied: new keys share one quota for each policy until some \
                  are reset (see `MemoryStore::overflows`)"
             );
@@ -85,6 +86,7 @@ impl Shards {
         #[cfg(feature = "tracing")]
         if _is_first {
             tracing::warn!(
+                code = %tollgate_core::LogCode::BlockDropped,
                 "the memory store is full of keys that were denied: blocks that find no room are dropped (see \
                  `MemoryStore::dropped_blocks`)"
             );
