@@ -327,4 +327,15 @@ mod tests {
         assert!(!ask(&mut state, &version(600, 2), NOW, 1));
         assert_eq!(wait(&state), crate::Wait::For(std::time::Duration::from_secs(36)));
     }
+
+    /// Twice its horizon is the longest span.
+    #[test]
+    fn the_debt_of_a_version_may_be_as_long_as_the_longest_span() {
+        let quota = Quota::new(1, std::time::Duration::from_micros(1 << 41)).burst(1 << 10);
+        let most = Exact::from_us(NOW + MAX_SPAN_US);
+        let mut entry = VersionEntry::new(&Policy::new("p", quota), most);
+        assert_eq!((entry.cut(NOW), entry.tat), (None, most));
+        entry.tat = Exact::from_us(NOW + MAX_SPAN_US + 1);
+        assert_eq!((entry.cut(NOW), entry.tat), (Some(()), Exact::from_us(NOW + MAX_SPAN_US / 2)));
+    }
 }

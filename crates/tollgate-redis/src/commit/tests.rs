@@ -47,11 +47,15 @@ fn group(lanes: usize) -> Arc<Group<RefundBatch>> {
 
 /// Queues a reset. Returns whether it starts a lane.
 fn push(group: &Arc<Group<RefundBatch>>) -> bool {
+    push_work(group, 1)
+}
+
+fn push_work(group: &Arc<Group<RefundBatch>>, work: u32) -> bool {
     let (names, policy) = (&group.context.names, Policy::new("p", Quota::per_day(5)));
     let key = names.bounded(&Key::from("ada"));
     let entries = RefundEntry::resets(names, &key, &policy).collect();
     let (caller, _) = Caller::new(None);
-    group.push(0, None, 1, |batch| batch.push(entries, caller)).unwrap()
+    group.push(0, None, work, |batch| batch.push(entries, caller)).unwrap()
 }
 
 #[tokio::test]
@@ -61,6 +65,17 @@ async fn a_call_carries_at_most_128_requests() {
     assert_eq!(opened, 1);
     let calls: Vec<_> = std::iter::from_fn(|| Some(group.queues().pop(0)?.len())).collect();
     assert_eq!(calls, [128, 128, 44]);
+}
+
+#[tokio::test]
+async fn what_would_exceed_the_work_of_a_call_waits_for_the_next() {
+    let group = group(1);
+    let most = group.queues().pace.most_work();
+    for work in [1, most, 1] {
+        push_work(&group, work);
+    }
+    let calls: Vec<_> = std::iter::from_fn(|| Some(group.queues().pop(0)?.len())).collect();
+    assert_eq!(calls, [1, 2]);
 }
 
 #[tokio::test]

@@ -204,3 +204,28 @@ fn log_not_taken() {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+    use tollgate_core::{Key, Policy};
+
+    use super::*;
+    use crate::limiter::Limiter;
+
+    #[tokio::test]
+    async fn slots_are_held_until_what_goes_first_is_corrected() {
+        let (limiter, ada) = (Limiter::new([Policy::in_flight("jobs", 1)]), Key::from("ada"));
+        let permit = limiter.check(&ada, 1).await.unwrap();
+        let mut held = HeldUntilDropped::new(permit.slot().clone());
+        drop(permit);
+        let (corrected, correction) = oneshot::channel();
+        held.correct_first(vec![tokio::spawn(async { correction.await.unwrap() })]);
+        drop(held);
+        assert!(limiter.check(&ada, 1).await.is_err());
+        corrected.send(Settled::default()).unwrap();
+        while limiter.check(&ada, 1).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
+}

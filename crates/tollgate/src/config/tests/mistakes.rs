@@ -281,6 +281,10 @@ fn fields_that_would_switch_a_rule_off_are_refused() {
             "held-at-most: \"0s\": nothing would be limited: at least 1 ms",
         ),
         (
+            "quota = \"5/s\"\nheld-at-most = \"5s\"",
+            "held-at-most: \"5s\": only a rule with in-flight takes it",
+        ),
+        (
             "in-flight = 1\nunit = \"tokens\"",
             "unit: \"tokens\": only a rule with a quota takes it, and this one has in-flight",
         ),

@@ -1,7 +1,9 @@
 //! What the rules of a file do with requests.
 
+use std::time::Duration;
+
 use http::Request;
-use tollgate_core::Key;
+use tollgate_core::{Key, Quota};
 
 use crate::config::{Registry, RuleFile};
 use crate::extract::{ClientIp, Head, PeerAddr};
@@ -107,6 +109,22 @@ fn tiers_and_classes_are_chosen_by_the_registry() {
         plan.policy(&asks[0].policy).capacity()
     };
     assert_eq!((capacity("pro"), capacity("batch"), capacity("other")), (500, 45, 50));
+}
+
+#[test]
+fn a_quota_of_the_registry_decides() {
+    let registry = Registry::new().quota("row", |_: &Head<'_>, _: &Key| Quota::per_second(7));
+    let plan = Plan::try_new([rule(&registry, "quota = \"5/s\"\nquota-by = \"row\"")]).unwrap();
+    let request = Request::get("/").body(()).unwrap();
+    let asks = plan.ask(&Head::from(&request), |_| true).unwrap();
+    assert_eq!(plan.policy(&asks[0].policy).capacity(), 7);
+}
+
+#[test]
+fn a_rule_of_slots_has_the_times_of_its_file() {
+    let fields = "in-flight = 1\nmax-wait = \"5s\"\nheld-at-most = \"2min\"";
+    let rule = rule(&Registry::new(), fields);
+    assert_eq!((rule.wait(), rule.held()), (Duration::from_secs(5), Some(Duration::from_secs(120))));
 }
 
 #[test]
