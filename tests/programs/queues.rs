@@ -557,6 +557,22 @@ async fn a_failing_store_is_asked_by_the_first_only_and_ever_more_rarely() {
     }
 }
 
+/// After 50 ms, and then after twice as long each time.
+#[tokio::test(start_paused = true)]
+async fn a_caller_asks_a_failing_store_after_pauses_that_double() {
+    let failing = Failing::new(MemoryStore::new(), Connection::FailsLater(Fault::Unreachable));
+    let (limiter, checks) = counting(Quota::per_second(1), failing.fail_closed());
+    let patient = tokio::spawn(async move { limiter.until_ready(&ada(), 1, PATIENCE).await });
+    let mut asked = Vec::new();
+    // At 40, 60, 140, 160, 340, 360, 740 and 760 ms.
+    for pause in [40, 20, 80, 20, 180, 20, 380, 20] {
+        sleep(Duration::from_millis(pause)).await;
+        asked.push(checks.load(Ordering::Relaxed));
+    }
+    assert_eq!(asked, [1, 2, 2, 3, 3, 4, 4, 5]);
+    patient.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn behind_one_that_waits_for_the_store_the_less_patient_leave_at_once() {
     let failing = Failing::new(MemoryStore::new(), Connection::FailsLater(Fault::Unreachable));

@@ -284,6 +284,29 @@ async fn requests_that_exceed_a_rate_take_no_turn_of_a_queue() {
 }
 
 #[tokio::test]
+async fn requests_that_no_rate_can_refuse_join_the_queue_without_asking() {
+    let free = Policy::new("free", Quota::per_day(1)).by(header("x-user")).cost(|_| 0);
+    let store = Failing::new(MemoryStore::new(), Connection::Works);
+    let layer = RateLimitLayer::new([exports(1).wait_at_most(Duration::from_secs(60)), free]);
+    let layer = layer.store(store.clone().fail_closed());
+    let service = layer.layer(service_fn(async |_: Request<Body>| {
+        pending::<()>().await;
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    }));
+    let mut requests = JoinSet::new();
+    let mut asked = Vec::new();
+    for _ in 0..4 {
+        requests.spawn(service.clone().oneshot(ada()));
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        asked.push(store.asked());
+    }
+    // The first has the slot, the second finds none, and the others wait behind it.
+    assert_eq!((asked[2], asked[3]), (asked[1], asked[1]), "{asked:?}");
+}
+
+#[tokio::test]
 async fn a_caller_that_leaves_before_the_answer_holds_no_slot() {
     let store = MemoryStore::new();
     let layer = RateLimitLayer::new(exports(1)).store(Later::deciding_first(store.clone()));

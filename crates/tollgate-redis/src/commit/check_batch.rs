@@ -560,6 +560,23 @@ mod tests {
         }
     }
 
+    /// In a Cluster, another call may have the slot of a set.
+    #[tokio::test]
+    async fn a_claim_counts_in_the_call_that_has_its_slot() {
+        let context = context_without_server();
+        let stopped = |_, _| Err(Cause::Stopped.into());
+        let claims = Arc::new(Claims::new(SentClaims::default(), Arc::clone(&context), stopped));
+        let of = |policy: &Policy| {
+            let keys = SetKeys::from_iter([context.names.bounded(&Key::from("ada"))]);
+            let callers = SmallVec::from_iter([Caller::new(None).0.claiming(true)]);
+            Alike { sets: vec![Set { keys, callers }], ..alike(policy, Times::ONCE) }
+        };
+        let groups = vec![of(&Policy::new("p", Quota::per_day(5))), of(&Policy::in_flight("slots", 5))];
+        let batch = CheckBatch { groups, claims: Some(Arc::clone(&claims)), ..CheckBatch::default() };
+        batch.note_sent();
+        assert_eq!(claims.counts.unanswered(), 1);
+    }
+
     #[test]
     fn the_script_for_whole_costs_decides_all_that_may_be_granted_once() {
         let policy = Policy::new("p", Quota::per_day(5));

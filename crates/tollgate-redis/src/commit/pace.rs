@@ -112,6 +112,15 @@ mod tests {
     }
 
     #[test]
+    fn a_call_in_time_lets_the_next_carry_an_eighth_more() {
+        let mut pace = Pace::new();
+        pace.learn(1, MS);
+        (0..50).for_each(|_| full_call(&mut pace, MS));
+        full_call(&mut pace, Duration::ZERO);
+        assert_eq!(pace.most_work(), LEAST_WORK + LEAST_WORK / 8);
+    }
+
+    #[test]
     fn calls_in_shadow_carry_at_most_an_eighth() {
         let mut pace = Pace::of_shadow();
         (0..50).for_each(|_| full_call(&mut pace, Duration::ZERO));
