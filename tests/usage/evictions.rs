@@ -126,6 +126,7 @@ async fn a_server_that_evicts_limits_in_use_is_logged_with_what_rules_need() {
                     for line in lines {
                         let has = |word: &&str| line.contains(*word);
                         assert!(words.iter().all(has) && has(&eviction) && has(&"WARN"), "{line}");
+                        assert!(line.contains("code=TOLLGATE_E07"), "{line}");
                     }
                 };
                 warns(&log.lines(), &["limits that are in use"]);

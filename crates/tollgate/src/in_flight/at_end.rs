@@ -41,8 +41,8 @@ impl SlotsAtEnd {
         self.held.correct_first(corrections);
     }
 
-    /// Holds the slots until the body ends; or leaves them to handlers, if the connection goes on in
-    /// another protocol.
+    /// Holds the slots until the body ends; or leaves them to handlers, if the connection goes on
+    /// in another protocol.
     pub(crate) fn respond<B>(&mut self, response: &Response<B>) {
         let opens_tunnel = self.is_connect && response.status().is_success();
         if opens_tunnel || response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -55,8 +55,8 @@ impl SlotsAtEnd {
         }
     }
 
-    /// Follows a frame of the body, `None` at its end. `is_last` says that none follows, and `waits`
-    /// that trailers may settle charges after the data.
+    /// Follows a frame of the body, `None` at its end. `is_last` says that none follows, and
+    /// `waits` that trailers may settle charges after the data.
     pub(crate) fn after<D: Buf, E>(
         &mut self,
         frame: Option<&Result<Frame<D>, E>>,
