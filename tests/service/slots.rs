@@ -283,7 +283,7 @@ async fn requests_that_exceed_a_rate_take_no_turn_of_a_queue() {
     assert_eq!(begin.elapsed(), Duration::ZERO);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn requests_that_no_rate_can_refuse_join_the_queue_without_asking() {
     let free = Policy::new("free", Quota::per_day(1)).by(header("x-user")).cost(|_| 0);
     let store = Failing::new(MemoryStore::new(), Connection::Works);
