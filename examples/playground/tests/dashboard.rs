@@ -217,7 +217,7 @@ fn an_outage_shows_an_open_circuit_and_the_fallback() {
     page.click("[data-requests='10']");
     page.wait_for("document.querySelector('[data-source=fallback]')");
     page.wait_for("document.querySelector('#circuit').textContent === 'open, the store is not asked'");
-    assert!(page.text("#result").starts_with("Sent 10: 10 allowed"), "{}", page.text("#result"));
+    page.wait_for("document.querySelector('#result').textContent.startsWith('Sent 10: 10 allowed')");
 }
 
 #[test]
