@@ -6,8 +6,10 @@
 //! | `mod.rs` | which of them a request gets |
 //! | `grpc.rs`, `connect.rs` | the formats of these two |
 //! | `code.rs`, `details.rs` | what both say: code, text, wait; messages of `google.rpc` |
-//! | `body.rs` | the body of a response: that of the service or an answer
+//! | `body.rs` | the body of a response: that of the service or an answer |
+//! | `drain.rs` | the rest of a refused request's body |
 //! | `fields/` | the rate limit fields of all responses |
+//! | `options.rs` | how a layer answers |
 //! | `own.rs` | which answers a user may return instead |
 //! | `tonic.rs` | a denial as a `tonic::Status`, with the feature `tonic` |
 
@@ -15,9 +17,11 @@ pub(crate) mod body;
 mod code;
 mod connect;
 mod details;
+pub(crate) mod drain;
 pub(crate) mod ends;
 pub(crate) mod fields;
 mod grpc;
+pub(crate) mod options;
 mod own;
 #[cfg(feature = "tonic")]
 mod tonic;

@@ -1,4 +1,4 @@
-//! What the services of a layer share: its options, and the way from a request to a decision.
+//! The way from a request to a decision.
 
 use std::mem;
 use std::slice;
@@ -13,7 +13,6 @@ use tollgate_core::{Reply, Store, Verdict};
 
 use super::deadline::deadline;
 use super::jitter::lengthened;
-use super::shared::LayerShared;
 use crate::answer::Protocol;
 use crate::answer::body::ResponseBody;
 use crate::answer::ends::Ends;
@@ -22,8 +21,9 @@ use crate::decision::{Denial, Report};
 use crate::extract::Head;
 use crate::limiter::asking::{Admission, Asking};
 use crate::limiter::decider::Decider;
+use crate::limiter::live::Live;
 use crate::limiter::queue_place::QueuePlace;
-use crate::limiter::waiting::{Waited, Waiting};
+use crate::limiter::waiting::{WaitedRequest, Waiting};
 use crate::plan::{Ask, Asks};
 use crate::store::NeverFails;
 
@@ -36,7 +36,7 @@ pub(crate) enum Next<S: Store> {
     /// It is refused. `None` if no store was asked.
     Refuse(Denial, Option<Written>),
     /// It waits for this.
-    Wait(Asking<S, Waited<Admission>>, Asks),
+    Wait(Asking<S, WaitedRequest<S>>, Asks),
 }
 
 /// What is added to the response of the inner service.
@@ -76,41 +76,41 @@ impl Extras {
     }
 }
 
-impl<S: Store<Error: NeverFails>> LayerShared<S> {
+impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Asks the rules and the store about a request.
     #[inline]
-    pub(crate) fn decide<B>(&self, decider: &Arc<Decider<S>>, request: &mut Request<B>) -> Next<S> {
-        self.decide_from(None, decider, request)
+    pub(crate) fn decide<B>(self: &Arc<Self>, live: &Arc<Live<S>>, request: &mut Request<B>) -> Next<S> {
+        self.decide_from(None, live, request)
     }
 
     /// The same for a request that has a place in queues, of earlier rules.
     #[inline]
     pub(crate) fn decide_from<B>(
-        &self,
+        self: &Arc<Self>,
         place: Option<Box<Waiting>>,
-        decider: &Arc<Decider<S>>,
+        live: &Arc<Live<S>>,
         request: &mut Request<B>,
     ) -> Next<S> {
         let (lone, several);
         let head = Head::from(&*request);
-        let asks = if decider.plan().is_off() {
+        let asks = if self.plan().is_off() {
             &[]
-        } else if let Some(ask) = decider.plan().lone(&head) {
+        } else if let Some(ask) = self.plan().lone(&head) {
             lone = ask;
             slice::from_ref(&lone)
         } else {
-            several = match decider.shown(decider.asks_of(&head)) {
+            several = match self.shown(self.asks_of(&head)) {
                 Ok(asks) => asks,
                 Err(denial) => return Next::Refuse(denial, None),
             };
             &several
         };
-        let deadline = match decider.plan().needs().waits {
-            true => deadline(head.headers(), self.options.deadline.as_ref()),
+        let deadline = match self.plan().needs().waits {
+            true => deadline(head.headers(), self.answers.deadline.as_ref()),
             false => None,
         };
-        match decider.begin(asks, deadline, place, &self.live) {
-            Reply::Now(mut admission) => self.after(decider, request, asks, &mut admission),
+        match self.begin(asks, deadline, place, live) {
+            Reply::Now(mut admission) => self.after(request, asks, &mut admission),
             Reply::Later(asking) => Next::Wait(asking, asks.into()),
         }
     }
@@ -119,57 +119,47 @@ impl<S: Store<Error: NeverFails>> LayerShared<S> {
     #[inline]
     pub(crate) fn after<B>(
         &self,
-        decider: &Decider<S>,
         request: &mut Request<B>,
         asks: &[Ask],
         admission: &mut Admission,
     ) -> Next<S> {
-        decider.show(asks, admission);
+        self.show(asks, admission);
         let Admission { verdict, slot, .. } = admission;
         if !verdict.is_granted() {
-            let lengthened = self.options.retry_jitter.map(|most| lengthened(verdict, most));
+            let lengthened = self.answers.retry_jitter.map(|most| lengthened(verdict, most));
             let verdict = lengthened.as_ref().unwrap_or(verdict);
-            let denial = Denial::of(decider.report(asks, verdict));
-            decider.count(&denial, asks);
-            return Next::Refuse(denial, self.fields.write(decider.plan(), asks, verdict));
+            let denial = Denial::of(self.report(asks, verdict));
+            self.count(&denial, asks);
+            return Next::Refuse(denial, self.answers.fields.write(self.plan(), asks, verdict));
         }
         #[cfg(feature = "tracing")]
-        super::charged_twice::note(decider.plan(), asks, request.extensions_mut());
-        let mut extras = if self.adds_something(decider) {
-            self.extras(decider, request, asks, verdict)
-        } else {
-            Extras::default()
-        };
-        extras.ends = Ends::open(&decider.in_force, request, asks, verdict, slot);
+        super::charged_twice::note(self.plan(), asks, request.extensions_mut());
+        let mut extras =
+            if self.adds_something() { self.extras(request, asks, verdict) } else { Extras::default() };
+        extras.ends = Ends::open(&self.in_force, request, asks, verdict, slot);
         // After the charges are opened, which are settled even if a closure in shadow panics.
-        decider.after_grant(&Head::from(&*request));
+        self.after_grant(&Head::from(&*request));
         if verdict.delay().is_zero() {
             return Next::Pass(extras);
         }
-        Next::Delay(verdict.delay(), decider.queue_place(asks, verdict), extras)
+        Next::Delay(verdict.delay(), self.queue_place(asks, verdict), extras)
     }
 
-    fn extras<B>(
-        &self,
-        decider: &Decider<S>,
-        request: &mut Request<B>,
-        asks: &[Ask],
-        verdict: &Verdict,
-    ) -> Extras {
-        let report = self.options.expose_report.then(|| decider.report(asks, verdict));
+    fn extras<B>(&self, request: &mut Request<B>, asks: &[Ask], verdict: &Verdict) -> Extras {
+        let report = self.answers.expose_report.then(|| self.report(asks, verdict));
         if let Some(report) = &report {
             request.extensions_mut().insert(report.clone());
         }
-        let fields = self.fields.write(decider.plan(), asks, verdict);
+        let fields = self.answers.fields.write(self.plan(), asks, verdict);
         Extras { fields, report, ends: None }
     }
 }
 
-impl<S> LayerShared<S> {
+impl<S> Decider<S> {
     /// Whether responses to requests that pass are changed.
     #[inline]
-    fn adds_something(&self, decider: &Decider<S>) -> bool {
-        self.options.expose_report || !self.fields.is_off(decider.plan())
+    fn adds_something(&self) -> bool {
+        self.answers.expose_report || !self.answers.fields.is_off(self.plan())
     }
 
     /// Returns the response to a refused request, and drains the rest of its body.
@@ -179,9 +169,9 @@ impl<S> LayerShared<S> {
         denial: Denial,
         fields: Option<Written>,
     ) -> Response<ResponseBody<B>> {
-        let drain = self.options.drain.rest(&request);
+        let drain = self.answers.drain.rest(&request);
         let is_head = request.method() == Method::HEAD;
-        let mut response = match &self.options.answer {
+        let mut response = match &self.answers.answer {
             None => {
                 let protocol = Protocol::of(&Head::from(&request));
                 let mut response = denial.response_by(protocol, ResponseBody::answer);

@@ -15,12 +15,11 @@ use tollgate_core::Store;
 use tower_service::Service;
 
 use super::decide::{Extras, Next};
-use super::shared::LayerShared;
 use crate::answer::body::ResponseBody;
-use crate::limiter::asking::{Admission, Asking};
+use crate::limiter::asking::Asking;
 use crate::limiter::decider::Decider;
 use crate::limiter::queue_place::QueuePlace;
-use crate::limiter::waiting::Waited;
+use crate::limiter::waiting::{Waited, WaitedRequest};
 use crate::limiter::waiting_call::WaitingCall;
 use crate::plan::Asks;
 use crate::store::NeverFails;
@@ -65,10 +64,9 @@ where
 #[pin_project]
 struct WaitingRequest<Svc, S: Store, ReqBody> {
     #[pin]
-    asking: Asking<S, Waited<Admission>>,
+    asking: Asking<S, WaitedRequest<S>>,
     asks: Asks,
     call: WaitingCall<Svc, Request<ReqBody>>,
-    shared: Arc<LayerShared<S>>,
     decider: Arc<Decider<S>>,
 }
 
@@ -101,10 +99,9 @@ where
         next: Next<S>,
         service: &mut Svc,
         request: Request<ReqBody>,
-        shared: &Arc<LayerShared<S>>,
         decider: &Arc<Decider<S>>,
     ) -> Self {
-        ResponseFuture(ResponseState::new(next, service, request, shared, decider))
+        ResponseFuture(ResponseState::new(next, service, request, decider))
     }
 }
 
@@ -116,13 +113,7 @@ where
 {
     /// Does what was decided with a request, for a service that is ready.
     #[inline(always)]
-    fn new(
-        next: Next<S>,
-        service: &mut Svc,
-        request: Request<ReqBody>,
-        shared: &Arc<LayerShared<S>>,
-        decider: &Arc<Decider<S>>,
-    ) -> Self {
+    fn new(next: Next<S>, service: &mut Svc, request: Request<ReqBody>, decider: &Arc<Decider<S>>) -> Self {
         match next {
             // A service handles `Pass` and `Refuse` itself. They arrive here from `poll_wait`.
             Next::Pass(extras) => ResponseState::Passed { future: service.call(request), extras },
@@ -131,12 +122,11 @@ where
                 ResponseState::Delayed(Box::pin(Delayed { sleep, place, call, extras }))
             }
             Next::Refuse(denial, fields) => {
-                ResponseState::Refused { response: Some(shared.refuse(request, denial, fields)) }
+                ResponseState::Refused { response: Some(decider.refuse(request, denial, fields)) }
             }
             Next::Wait(asking, asks) => {
-                let call = WaitingCall::new(service, request);
-                let (shared, decider) = (Arc::clone(shared), Arc::clone(decider));
-                ResponseState::Waiting(Box::pin(WaitingRequest { asking, asks, call, shared, decider }))
+                let (call, decider) = (WaitingCall::new(service, request), Arc::clone(decider));
+                ResponseState::Waiting(Box::pin(WaitingRequest { asking, asks, call, decider }))
             }
         }
     }
@@ -194,17 +184,15 @@ where
                 let waiting = waiting.as_mut().project();
                 let waited = ready!(waiting.asking.poll(cx));
                 let (mut service, mut request) = waiting.call.take();
-                let (shared, decider) = (waiting.shared, waiting.decider);
+                let decider = waiting.decider;
                 let next = match waited {
-                    Waited::Over(mut admission) => {
-                        shared.after(decider, &mut request, waiting.asks, &mut admission)
-                    }
-                    Waited::Replaced(place) => {
-                        *decider = shared.live.load_full();
-                        shared.decide_from(Some(place), decider, &mut request)
+                    Waited::Over(mut admission) => decider.after(&mut request, waiting.asks, &mut admission),
+                    Waited::Replaced((place, live)) => {
+                        *decider = live.load_full();
+                        decider.decide_from(Some(place), &live, &mut request)
                     }
                 };
-                ResponseState::new(next, &mut service, request, shared, decider)
+                ResponseState::new(next, &mut service, request, decider)
             }
             ResponseStateProj::Delayed(delayed) => {
                 let delayed = delayed.as_mut().project();

@@ -4,13 +4,11 @@
 mod charged_twice;
 mod deadline;
 mod decide;
-mod drain;
 mod future;
 mod jitter;
 #[cfg(feature = "config")]
 mod rules_in_force;
 mod service;
-mod shared;
 #[cfg(test)]
 mod strangers;
 #[cfg(feature = "tonic")]
@@ -25,20 +23,18 @@ use tollgate_core::{Policy, Quota, Share, Store};
 use tower_layer::Layer;
 
 use crate::answer::IntoAnswer;
+use crate::answer::drain::Bound;
 use crate::answer::fields::{FieldWriter, Fields};
+use crate::answer::options::AnswerOptions;
 use crate::decision::Denial;
 use crate::decision::observe::Decision;
 use crate::errors::{SetupError, or_panic};
 use crate::extract::{Head, PeerIp};
 use crate::limiter::RequestLimiter;
-use crate::limiter::decider::Decider;
 use crate::limiter::live::Live;
 use crate::memory::MemoryStore;
 use crate::rule::PolicyExt;
 use crate::store::NeverFails;
-
-use self::drain::Bound;
-use self::shared::{LayerOptions, LayerShared};
 
 #[cfg(feature = "config")]
 #[cfg_attr(docsrs, doc(cfg(feature = "config")))]
@@ -80,7 +76,7 @@ pub use crate::rule::IntoRules;
 #[doc(alias("GovernorLayer", "throttle"))]
 #[must_use]
 pub struct RateLimitLayer<S = MemoryStore> {
-    shared: Arc<LayerShared<S>>,
+    live: Arc<Live<S>>,
 }
 
 impl RateLimitLayer {
@@ -143,14 +139,12 @@ impl<S> RateLimitLayer<S> {
         T: Store,
         T::Error: NeverFails,
     {
-        let LayerShared { live, fields, options } = &*self.shared;
-        let live = Live::new(live.load().try_store(store)?);
-        Ok(RateLimitLayer::of(LayerShared { live, fields: fields.clone(), options: options.clone() }))
+        Ok(RateLimitLayer { live: Live::new(self.live.load().try_store(store)?) })
     }
 
     /// Sets the fields that report quotas to clients; [`Fields::Ietf`] by default.
     pub fn fields(self, fields: Fields) -> RateLimitLayer<S> {
-        self.with(|shared| shared.fields = FieldWriter::new(fields))
+        self.answering(|answers| answers.fields = FieldWriter::new(fields))
     }
 
     /// Answers refused requests with a closure instead of [`Denial::response_to`], gRPC calls as
@@ -218,7 +212,7 @@ impl<S> RateLimitLayer<S> {
         answer: impl Fn(&Head<'_>, &Denial) -> A + Send + Sync + 'static,
     ) -> RateLimitLayer<S> {
         let answer = move |head: &Head<'_>, denial: &Denial| answer(head, denial).into_answer();
-        self.with(|shared| shared.options.answer = Some(Arc::new(answer)))
+        self.answering(|answers| answers.answer = Some(Arc::new(answer)))
     }
 
     /// Sets how much of the rest of a refused request's body is read: at most `bytes`, and for at
@@ -252,7 +246,7 @@ impl<S> RateLimitLayer<S> {
     /// let uploads = RateLimitLayer::per_ip(Quota::per_minute(10)).drain_body(8 << 20, Duration::from_secs(5));
     /// ```
     pub fn drain_body(self, bytes: u64, time: Duration) -> RateLimitLayer<S> {
-        self.with(|shared| shared.options.drain = Bound { bytes, time })
+        self.answering(|answers| answers.drain = Bound { bytes, time })
     }
 
     /// Names a header in which callers say how long they wait, in whole milliseconds:
@@ -280,7 +274,7 @@ impl<S> RateLimitLayer<S> {
     #[track_caller]
     pub fn deadline_header(self, name: &str) -> RateLimitLayer<S> {
         let Ok(name) = HeaderName::try_from(name) else { panic!("{name:?} is not a header name") };
-        self.with(|shared| shared.options.deadline = Some(name))
+        self.answering(|answers| answers.deadline = Some(name))
     }
 
     /// Lengthens the wait of each refused request by a random part of it, up to this share: with a
@@ -297,7 +291,7 @@ impl<S> RateLimitLayer<S> {
     /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100)).retry_jitter(Share::new(1, 5));
     /// ```
     pub fn retry_jitter(self, share: Share) -> RateLimitLayer<S> {
-        self.with(|shared| shared.options.retry_jitter = Some(share))
+        self.answering(|answers| answers.retry_jitter = Some(share))
     }
 
     /// Adds the [`Report`](crate::Report) to the extensions of requests that pass, for handlers,
@@ -308,7 +302,7 @@ impl<S> RateLimitLayer<S> {
     /// expose theirs, a handler finds the report of the innermost, and the response has that of the
     /// outermost.
     pub fn expose_report(self) -> RateLimitLayer<S> {
-        self.with(|shared| shared.options.expose_report = true)
+        self.answering(|answers| answers.expose_report = true)
     }
 
     /// Calls `observe` for each decision: once for each rule of a request. Several observers may be
@@ -334,7 +328,7 @@ impl<S> RateLimitLayer<S> {
     /// });
     /// ```
     pub fn observe(self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> RateLimitLayer<S> {
-        self.with(|shared| shared.live = Live::new(shared.live.load().observe(observe)))
+        RateLimitLayer { live: Live::new(self.live.load().observe(observe)) }
     }
 
     /// Counts decisions and units as metrics, and measures how long requests wait for the store:
@@ -351,7 +345,7 @@ impl<S> RateLimitLayer<S> {
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn metrics(self) -> RateLimitLayer<S> {
-        self.with(|shared| shared.live = Live::new(shared.live.load().metrics()))
+        RateLimitLayer { live: Live::new(self.live.load().metrics()) }
     }
 
     /// Switches the rules off or on: those of this layer, of its clones and its
@@ -371,29 +365,25 @@ impl<S> RateLimitLayer<S> {
     /// assert!(!layer.is_enabled());
     /// ```
     pub fn set_enabled(&self, enabled: bool) {
-        self.shared.live.set_enabled(enabled);
+        self.live.set_enabled(enabled);
     }
 
     /// Returns whether the rules are [switched on](RateLimitLayer::set_enabled), as they are at
     /// first.
     pub fn is_enabled(&self) -> bool {
-        self.shared.live.is_enabled()
+        self.live.is_enabled()
     }
 
     /// Returns the limiter of this layer, to ask directly: it has the same rules, also when they
     /// are [replaced](RateLimitLayer::replace), and the same state. Call this after
     /// [`store`](RateLimitLayer::store).
     pub fn limiter(&self) -> RequestLimiter<S> {
-        RequestLimiter { live: Arc::clone(&self.shared.live) }
+        RequestLimiter { live: Arc::clone(&self.live) }
     }
 
-    /// A layer with this change, and rules of its own. Its clones and services keep what they have.
-    fn with(self, change: impl FnOnce(&mut LayerShared<S>)) -> RateLimitLayer<S> {
-        let LayerShared { live, fields, options } = &*self.shared;
-        let live = Live::new(Decider::clone(&live.load()));
-        let mut shared = LayerShared { live, fields: fields.clone(), options: options.clone() };
-        change(&mut shared);
-        RateLimitLayer::of(shared)
+    /// A layer that answers otherwise, with rules of its own. Its clones and services keep theirs.
+    fn answering(self, change: impl FnOnce(&mut AnswerOptions)) -> RateLimitLayer<S> {
+        RateLimitLayer { live: Live::new(self.live.load().answering(change)) }
     }
 }
 
@@ -434,26 +424,20 @@ where
     ///
     /// [`until_ready`]: crate::RequestLimiter::until_ready
     pub fn replace(&self, rules: impl IntoRules) -> Result<RuleChanges, SetupError> {
-        self.shared.live.replace(rules)
+        self.live.replace(rules)
     }
 
     /// Returns the version of the rules: 1 at first, and one more with each
     /// [replacement](RateLimitLayer::replace).
     pub fn version(&self) -> u64 {
-        self.shared.live.version()
+        self.live.version()
     }
 }
 
-impl<S> RateLimitLayer<S> {
-    fn of(shared: LayerShared<S>) -> RateLimitLayer<S> {
-        RateLimitLayer { shared: Arc::new(shared) }
-    }
-}
-
+/// Answers as the layer whose [limiter](RateLimitLayer::limiter) it is, if it is that of a layer.
 impl<S> From<RequestLimiter<S>> for RateLimitLayer<S> {
     fn from(limiter: RequestLimiter<S>) -> RateLimitLayer<S> {
-        let fields = FieldWriter::new(Fields::default());
-        RateLimitLayer::of(LayerShared { live: limiter.live, fields, options: LayerOptions::default() })
+        RateLimitLayer { live: limiter.live }
     }
 }
 
@@ -461,13 +445,13 @@ impl<S, Svc> Layer<Svc> for RateLimitLayer<S> {
     type Service = RateLimit<Svc, S>;
 
     fn layer(&self, inner: Svc) -> RateLimit<Svc, S> {
-        RateLimit::new(inner, Arc::clone(&self.shared))
+        RateLimit::new(inner, Arc::clone(&self.live))
     }
 }
 
 impl<S> Clone for RateLimitLayer<S> {
     fn clone(&self) -> RateLimitLayer<S> {
-        RateLimitLayer { shared: Arc::clone(&self.shared) }
+        RateLimitLayer { live: Arc::clone(&self.live) }
     }
 }
 

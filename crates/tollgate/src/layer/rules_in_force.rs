@@ -86,7 +86,7 @@ impl<S> RateLimitLayer<S> {
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     pub fn rules_in_force(&self) -> RulesInForce {
-        let decider = self.shared.live.load();
+        let decider = self.live.load();
         let plan = decider.plan();
         RulesInForce {
             version: plan.version(),

@@ -11,8 +11,8 @@ use tower_service::Service;
 
 use super::decide::Next;
 use super::future::ResponseFuture;
-use super::shared::LayerShared;
 use crate::answer::body::ResponseBody;
+use crate::limiter::live::Live;
 use crate::memory::MemoryStore;
 use crate::store::NeverFails;
 
@@ -26,12 +26,12 @@ use crate::store::NeverFails;
 /// queued behind it. Otherwise what was charged stays charged.
 pub struct RateLimit<Svc, S = MemoryStore> {
     inner: Svc,
-    shared: Arc<LayerShared<S>>,
+    live: Arc<Live<S>>,
 }
 
 impl<Svc, S> RateLimit<Svc, S> {
-    pub(crate) fn new(inner: Svc, shared: Arc<LayerShared<S>>) -> RateLimit<Svc, S> {
-        RateLimit { inner, shared }
+    pub(crate) fn new(inner: Svc, live: Arc<Live<S>>) -> RateLimit<Svc, S> {
+        RateLimit { inner, live }
     }
 
     /// Returns the inner service.
@@ -66,23 +66,22 @@ where
     }
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
-        let shared = &self.shared;
-        let decider = shared.live.for_request();
-        match shared.decide(&decider, &mut request) {
+        let decider = self.live.for_request();
+        match decider.decide(&self.live, &mut request) {
             // In place. Through `new`, a request without fields costs 1.12 × (peers, allowed, hot).
             Next::Pass(extras) => {
                 drop(decider);
                 ResponseFuture::pass(self.inner.call(request), extras)
             }
-            Next::Refuse(denial, fields) => ResponseFuture::refuse(shared.refuse(request, denial, fields)),
-            next => ResponseFuture::new(next, &mut self.inner, request, shared, &decider),
+            Next::Refuse(denial, fields) => ResponseFuture::refuse(decider.refuse(request, denial, fields)),
+            next => ResponseFuture::new(next, &mut self.inner, request, &decider),
         }
     }
 }
 
 impl<Svc: Clone, S> Clone for RateLimit<Svc, S> {
     fn clone(&self) -> RateLimit<Svc, S> {
-        RateLimit { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
+        RateLimit { inner: self.inner.clone(), live: Arc::clone(&self.live) }
     }
 }
 

@@ -13,7 +13,7 @@ use super::asking::{Admission, Asking, BoxedAsking};
 use super::decider::Decider;
 use super::live::Live;
 use super::until_ready::{Patience, Waits};
-use super::waiting::{Waited, Waiting};
+use super::waiting::{Waited, WaitedRequest, Waiting};
 use crate::in_flight::Listener;
 use crate::plan::{Ask, Asks};
 use crate::store::NeverFails;
@@ -38,7 +38,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         deadline: Option<Duration>,
         place: Option<Box<Waiting>>,
         live: &Arc<Live<S>>,
-    ) -> Reply<Admission, Asking<S, Waited<Admission>>> {
+    ) -> Reply<Admission, Asking<S, WaitedRequest<S>>> {
         let Some(waits) = self.waits(asks, deadline) else {
             return match self.claim(asks, deadline) {
                 Reply::Now(admission) => Reply::Now(admission),
@@ -53,7 +53,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             match decider.in_turn(&asks, &patience, place.unwrap_or_default(), &live).await {
                 Waited::Over(Ok(admission)) => Waited::Over(admission),
                 Waited::Over(Err(denial)) => Waited::Over(Admission::refused(&denial)),
-                Waited::Replaced(place) => Waited::Replaced(place),
+                Waited::Replaced(place) => Waited::Replaced((place, live)),
             }
         })))
     }

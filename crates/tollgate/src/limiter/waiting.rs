@@ -1,20 +1,26 @@
 //! What becomes of a wait when rules are replaced.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use super::asking::Admission;
+use super::live::Live;
 use super::refusal::Refusal;
 use super::wait_queue::Waiter;
 
 /// The end of a wait, or of the rules by which a caller has waited so far.
-pub(crate) enum Waited<T> {
+pub(crate) enum Waited<T, P = Box<Waiting>> {
     Over(T),
     /// The caller asks again by the new rules, from its place.
-    Replaced(Box<Waiting>),
+    Replaced(P),
 }
 
-impl From<Admission> for Waited<Admission> {
-    fn from(admission: Admission) -> Waited<Admission> {
+/// What a request of a layer has waited for. If rules are replaced, it asks these from its place.
+pub(crate) type WaitedRequest<S> = Waited<Admission, (Box<Waiting>, Arc<Live<S>>)>;
+
+impl<P> From<Admission> for Waited<Admission, P> {
+    fn from(admission: Admission) -> Waited<Admission, P> {
         Waited::Over(admission)
     }
 }

@@ -127,6 +127,12 @@ pub(crate) enum Written {
     Both(Box<(Lists, NumberFields)>),
 }
 
+impl Default for FieldWriter {
+    fn default() -> FieldWriter {
+        FieldWriter::new(Fields::default())
+    }
+}
+
 impl FieldWriter {
     pub(crate) fn new(fields: Fields) -> FieldWriter {
         FieldWriter { fields, clock: Clock::system() }
