@@ -25,7 +25,7 @@ pub enum LogCode {
     ProxyField = 1,
     /// A list of trusted proxies covers every address.
     TrustsAll,
-    /// Two layers charged one request for the same policy and key.
+    /// Two layers counted one request for one policy and key.
     ChargedTwice,
     /// A layer or limiter is made for each request.
     MadePerRequest,
@@ -47,58 +47,6 @@ pub enum LogCode {
     BlockDropped,
 }
 
-/// What the log has seen, and what to do.
-const TEXTS: [(&str, &str); 12] = [
-    (
-        "a request has a field that proxies write, and a rule counts by peer address",
-        "count by `ClientIp` with your proxies; without a proxy a client wrote it, and nothing is to be done",
-    ),
-    (
-        "the proxies that `ClientIp` trusts cover every address",
-        "trust the networks of your proxies: now each caller chooses its address",
-    ),
-    (
-        "one request was charged twice for one policy and key",
-        "add the layer once, or give its policies other names",
-    ),
-    (
-        "1,000 limiters in a row decided one request each and were dropped",
-        "make the layer or limiter once, and clone it: a new one has forgotten what was used",
-    ),
-    (
-        "a connection changed its protocol, and no handler had taken its `Slot`: it is not counted",
-        "take `Slot` in the handler, and move it into the task of the connection",
-    ),
-    (
-        "the clock of a Redis server stepped by more than 10 s",
-        "let NTP slew the clocks; limits refilled early, or refill late by as much",
-    ),
-    (
-        "Redis evicts limits in use when its memory is full",
-        "set `maxmemory-policy` to `volatile-lru` or `noeviction`",
-    ),
-    (
-        "requests have no peer address to be limited by",
-        "with axum, serve `into_make_service_with_connect_info` and enable the feature `axum`; else insert `PeerAddr`",
-    ),
-    (
-        "a request through trusted hops has no client address",
-        "let the server insert its peers' addresses, unless it listens on a Unix socket",
-    ),
-    (
-        "a request was refused because its extensions lack a type",
-        "put the layer that inserts the type outside of the limit",
-    ),
-    (
-        "the memory store is full of keys that were denied: new keys share one quota",
-        "add a rule by address, or raise `max_keys`",
-    ),
-    (
-        "the memory store is full of keys that were denied, and a block was dropped",
-        "add a rule by address, or raise `max_keys`",
-    ),
-];
-
 impl LogCode {
     /// All codes, in the order of their numbers.
     pub const ALL: [LogCode; 12] = [
@@ -118,12 +66,12 @@ impl LogCode {
 
     /// What the log has seen.
     pub fn meaning(self) -> &'static str {
-        TEXTS[self.index()].0
+        self.texts().0
     }
 
     /// What to do.
     pub fn fix(self) -> &'static str {
-        TEXTS[self.index()].1
+        self.texts().1
     }
 
     /// Returns `true` once in a process: for code that logs each of its findings once.
@@ -135,6 +83,59 @@ impl LogCode {
 
     fn index(self) -> usize {
         self as usize - 1
+    }
+
+    fn texts(self) -> (&'static str, &'static str) {
+        match self {
+            LogCode::ProxyField => (
+                "a request has a field that proxies write, and a rule counts by peer address",
+                "count by `ClientIp` with your proxies; without a proxy a client wrote it, and nothing is to be done",
+            ),
+            LogCode::TrustsAll => (
+                "the proxies that `ClientIp` trusts cover every address",
+                "trust the networks of your proxies: now each caller chooses its address",
+            ),
+            LogCode::ChargedTwice => (
+                "two layers counted one request for one policy and key",
+                "add the layer once, or give its policies other names",
+            ),
+            LogCode::MadePerRequest => (
+                "1,000 limiters in a row decided one request each and were dropped",
+                "make the layer or limiter once, and clone it: a new one has forgotten what was used",
+            ),
+            LogCode::SlotNotTaken => (
+                "a connection changed its protocol, and no handler had taken its `Slot`: it is not counted",
+                "take `Slot` in the handler, and move it into the task of the connection",
+            ),
+            LogCode::ClockStepped => (
+                "the clock of a Redis server stepped by more than 10 s",
+                "let NTP slew the clocks; limits refilled early, or refill late by as much",
+            ),
+            LogCode::Eviction => (
+                "Redis evicts limits in use when its memory is full",
+                "set `maxmemory-policy` to `volatile-lru` or `noeviction`",
+            ),
+            LogCode::NoPeerAddress => (
+                "requests have no peer address to be limited by",
+                "with axum, serve `into_make_service_with_connect_info` and enable the feature `axum`; else insert `PeerAddr`",
+            ),
+            LogCode::NoClientAddress => (
+                "a request through trusted hops has no client address",
+                "let the server insert its peers' addresses, unless it listens on a Unix socket",
+            ),
+            LogCode::NoExtension => (
+                "a request was refused because its extensions lack a type",
+                "put the layer that inserts the type outside of the limit",
+            ),
+            LogCode::MemoryFull => (
+                "the memory store is full of keys that were denied: new keys share one quota",
+                "add a rule by address, or raise `max_keys`",
+            ),
+            LogCode::BlockDropped => (
+                "the memory store is full of keys that were denied, and a block was dropped",
+                "add a rule by address, or raise `max_keys`",
+            ),
+        }
     }
 }
 

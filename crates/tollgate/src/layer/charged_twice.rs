@@ -1,4 +1,4 @@
-//! Whether two layers charge a request for the same.
+//! Whether two layers count a request for the same.
 
 use http::Extensions;
 use tollgate_core::{Key, LogCode, Policy};
@@ -11,7 +11,7 @@ use crate::plan::{Ask, Plan};
 struct ChargedSoFar(Vec<(Policy, Key)>);
 
 /// Notes what one of the first requests was charged, and logs once if a layer outside of this one
-/// had charged it for the same.
+/// had counted it for the same.
 #[inline]
 pub(super) fn note(plan: &Plan, asks: &[Ask], extensions: &mut Extensions) {
     static FIRST: FirstOnes = FirstOnes::new(1_000);
@@ -30,7 +30,7 @@ fn compare(plan: &Plan, asks: &[Ask], extensions: &mut Extensions) {
         if charged[..outer].iter().any(is_same) && LogCode::ChargedTwice.is_first() {
             tracing::warn!(
                 code = %LogCode::ChargedTwice,
-                "a request was charged twice for policy {:?} and one key: two layers have it, or one was added twice",
+                "two layers counted one request for policy {:?} and one key: both have it, or one was added twice",
                 policy.name()
             );
         }
