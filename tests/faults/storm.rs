@@ -89,9 +89,6 @@ async fn a_lost_server_is_not_flooded_with_connection_attempts() {
     // Two more may begin before the first has failed.
     let most = 2 * (shortest_pauses + 1) * STORES;
     assert!(sum(&down) <= most, "{} attempts where {most} would be the most", sum(&down));
-    // If stores were in step, all would come at once, and none for the next quarter of a second.
-    let still = down.iter().filter(|attempts| **attempts == 0).count();
-    assert!(2 * still < down.len(), "nobody in {still} of these, and so all together in others: {down:?}");
     assert!(back <= 4 * STORES, "{back} attempts when the server was back");
     callers.shutdown().await;
 }
