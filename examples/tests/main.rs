@@ -8,6 +8,7 @@ mod client_example;
 mod exports_example;
 mod hello_example;
 mod hyper_example;
+mod job_queue_example;
 mod llm_gateway_example;
 mod login_example;
 mod program;

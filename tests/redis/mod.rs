@@ -17,6 +17,7 @@ mod decided_at;
 mod denials;
 mod evictions;
 mod healing;
+mod jobs;
 mod kept;
 mod late_claims;
 mod life;

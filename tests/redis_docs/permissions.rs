@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
+use tollgate::jobs::{JobPolicy, Jobs};
 use tollgate::store::{Check, Store, Times};
 use tollgate::usage::UsageTotals;
 use tollgate::usage::top_keys::UsageLog;
@@ -66,6 +67,12 @@ async fn keeps_the_contract(server: &Server, layout: SlidingLogLayout) -> BTreeS
         store.read(7, |page| pages.push(page.to_owned())).await.expect("an answer");
         assert_eq!(pages, ["a page"]);
         store.scan_totals("api", |_| {}).await.expect("an answer");
+        let jobs = Jobs::new(JobPolicy::new("exports", 1, Duration::from_secs(60)), store);
+        let (key, id) = (Key::from("ada"), "a".try_into().expect("an id"));
+        let _ = jobs.take(&key, id, Duration::from_secs(1)).await.expect("an answer");
+        assert!(jobs.renew(&key, id, 0, Duration::ZERO).await.expect("an answer").is_none());
+        assert_eq!(jobs.holders(&key).await.expect("an answer").len(), 1);
+        assert!(jobs.release(&key, id).await.expect("an answer"));
     }
 
     let stats = server.command(&["INFO", "commandstats"]).expect("a text");

@@ -10,6 +10,7 @@
 
 pub mod algorithm;
 mod exact;
+mod jobs;
 mod key;
 mod log_code;
 mod policy;
@@ -19,6 +20,7 @@ mod text_error;
 mod time;
 mod usage;
 
+pub use jobs::{JobHolder, JobId, JobPolicy, JobStore, JobTake, KeyJobs};
 pub use key::{Key, counted_address};
 pub use log_code::LogCode;
 pub use policy::share::Share;

@@ -327,14 +327,16 @@
 //!     +lindex +llen +lpush +lrange +ltrim +rpush
 //!     +zadd +zcard +zcount +zrange +zrem
 //!     +zremrangebyrank +zremrangebyscore +zscore
-//!     +hset +hscan
+//!     +hset +hscan +hget +hdel
 //!     +scan
 //! ```
 //!
 //! - `cluster|slots` and `asking` are for a Cluster only, and `role` for Sentinels only. The last
 //!   line but two is for sorted sets only, and the last two are for
 //!   [usage](https://docs.rs/tollgate/latest/tollgate/usage/) only: `scan` for questions about
-//!   tracked usage, and for [`RedisStore::stored_policies`].
+//!   tracked usage, and for [`RedisStore::stored_policies`]. `hget` and `hdel` are for
+//!   [jobs](https://docs.rs/tollgate/latest/tollgate/jobs/) only, which also use `hset` and sorted
+//!   sets.
 //! - `client|setname` names connections. Without it they have no name.
 //! - `ping` is for RESP2 only.
 //! - If the URL names a database, add `+select`.
@@ -390,8 +392,8 @@
 //! # Modules
 //!
 //! From top to bottom, each imports only those below it: `builder`, `startup_check`,
-//! `stored_policies`, `usage_log`, `usage_totals`, `store`, `usage`, `question`, `set`, `commit`,
-//! `eviction`, `link`, `wire`, `error`.
+//! `stored_policies`, `jobs`, `usage_log`, `usage_totals`, `store`, `usage`, `question`, `set`,
+//! `commit`, `eviction`, `link`, `wire`, `error`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -400,6 +402,7 @@ mod builder;
 mod commit;
 mod error;
 mod eviction;
+mod jobs;
 mod link;
 mod question;
 mod renewals;

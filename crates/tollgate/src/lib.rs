@@ -155,6 +155,7 @@ pub mod config;
 pub mod extract;
 pub mod failure;
 pub mod guide;
+pub mod jobs;
 pub mod layer;
 pub mod memory;
 #[cfg(feature = "client")]

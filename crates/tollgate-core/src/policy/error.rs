@@ -32,6 +32,9 @@ pub enum PolicyError {
         /// The nearest limit that fits, in the same window.
         nearest: u64,
     },
+    /// The limit of a [`JobPolicy`](crate::JobPolicy) exceeds
+    /// [`JobPolicy::MAX_JOBS`](crate::JobPolicy::MAX_JOBS).
+    TooManyJobs,
     /// A block after no denials, of a time outside of 1 ms to 366 days, or with a limit above 1.
     InvalidBlock,
     /// A class of requests would leave all units to others.
@@ -61,6 +64,7 @@ impl fmt::Display for PolicyError {
                 "sliding-log may keep an entry for each unit: raise max_limit, or choose another algorithm"
             }
             PolicyError::TooManyInFlight => "in-flight takes a limit of at most 1000000",
+            PolicyError::TooManyJobs => "a policy of jobs takes a limit of at most 1000",
             PolicyError::WaitTooLong => "burst x window / limit + max_wait must not exceed 2^52 microseconds",
             PolicyError::TooManyParts { nearest } => {
                 return write!(

@@ -44,7 +44,7 @@ use crate::quota::{MAX_SPAN_US, Quota};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy(Arc<PolicyNumbers>);
 
-const MAX_NAME: usize = 128;
+pub(crate) const MAX_NAME: usize = 128;
 
 /// The registered unit of requests in flight.
 const CONCURRENT_REQUESTS: &str = "concurrent-requests";
@@ -322,7 +322,7 @@ impl Policy {
 }
 
 /// Whether a text can be the name of a policy or of a unit.
-fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, 0x20..=0x7e))
 }
 

@@ -33,6 +33,9 @@ const CALENDAR_FORM: &str = "~ends";
 /// The suffix of names whose value is the usage of a key. No scope of a policy ends with it.
 const USAGE_FORM: &str = "~usage";
 
+/// The suffixes of names whose values are the jobs of a key. No scope of a policy ends with one.
+const JOBS_FORMS: [&str; 2] = ["~jobs", "~attempts"];
+
 /// The last suffix of all names of rules in shadow. No other name ends with it.
 const SHADOW_FORM: &str = "~shadow";
 
@@ -180,6 +183,16 @@ impl KeyNames {
         name
     }
 
+    /// The names of a key's jobs under the policy with this name.
+    pub(crate) fn of_jobs(&self, key: &BoundedKey, policy: &str) -> [Name; 2] {
+        JOBS_FORMS.map(|form| {
+            let mut name = self.of_key(key);
+            name.push(policy);
+            name.push(form);
+            name
+        })
+    }
+
     /// The texts before and behind a key in the names of its usage.
     pub(crate) fn around_totals(&self, policy: &str) -> (&str, String) {
         (&self.head, format!("}}:{policy}{USAGE_FORM}{}", self.suffix))
@@ -220,8 +233,8 @@ impl KeyNames {
     /// The text behind the key in the name of one of its states. `None` for other names.
     pub(crate) fn of_state<'a>(&self, key: &BoundedKey, name: &'a [u8]) -> Option<&'a [u8]> {
         let text = name.strip_prefix(&*self.of_key(key))?.strip_suffix(self.suffix.as_bytes())?;
-        let is_other = [USAGE_FORM, SHADOW_FORM].iter().any(|form| text.ends_with(form.as_bytes()));
-        (!is_other).then_some(text)
+        let mut others = [USAGE_FORM, SHADOW_FORM].into_iter().chain(JOBS_FORMS);
+        (!others.any(|form| text.ends_with(form.as_bytes()))).then_some(text)
     }
 
     /// A pattern that matches all names of a key.

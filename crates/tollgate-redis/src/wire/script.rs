@@ -175,6 +175,7 @@ pub(crate) struct Scripts {
     refund: ScriptCache,
     usage: ScriptCache,
     usage_page: Script,
+    jobs: Script,
 }
 
 impl Scripts {
@@ -184,7 +185,8 @@ impl Scripts {
         let clock = if has_manual_clock { lua!("clock_manual.lua") } else { lua!("clock.lua") };
         let [acquire, refund, usage] = std::array::from_fn(|_| ScriptCache::new());
         let usage_page = Script::new(lua!("usage_page.lua").to_owned());
-        Scripts { clock, acquire, refund, usage, usage_page }
+        let jobs = Script::new([clock, lua!("number.lua"), lua!("jobs.lua")].concat());
+        Scripts { clock, acquire, refund, usage, usage_page, jobs }
     }
 
     pub(crate) fn acquire(&self, parts: Parts) -> &Script {
@@ -210,6 +212,11 @@ impl Scripts {
     /// The script that stores a page of usage.
     pub(crate) fn usage_page(&self) -> &Script {
         &self.usage_page
+    }
+
+    /// The script that answers questions about jobs.
+    pub(crate) fn jobs(&self) -> &Script {
+        &self.jobs
     }
 
     fn cached<'a>(&self, cache: &'a ScriptCache, parts: Parts, flags: &str, main: &[&str]) -> &'a Script {
@@ -269,7 +276,10 @@ mod tests {
             let sets = (0..).take(Parts::COUNT).skip(first).map(Parts);
             let both = sets.flat_map(|parts| [scripts.acquire(parts), scripts.refund(parts)]);
             let usage = Part::ALL.into_iter().filter(|part| part.is_log()).map(|part| scripts.usage(part));
-            let texts = both.chain(usage).chain([scripts.usage_page()]).map(|script| script.text.clone());
+            let texts = both
+                .chain(usage)
+                .chain([scripts.usage_page(), scripts.jobs()])
+                .map(|script| script.text.clone());
             texts.collect::<Vec<_>>()
         })
     }
