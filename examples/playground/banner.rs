@@ -76,6 +76,17 @@ pub(crate) fn banner(config: &Config, address: SocketAddr, metrics: Option<Socke
     if are_options && rule(login::RULE).is_none() {
         text.push_str("Add --rule login=5/h --block login=20/15m to limit failures of POST /login, and to block guessers.\n");
     }
+    match &config.jobs {
+        Some(jobs) => {
+            let _ = write!(
+                text,
+                "  curl -i -X POST {url}/jobs/acme/1\nJobs, {} of a key at a time: {url}/jobs/acme shows them.\n",
+                jobs.limit()
+            );
+        }
+        None if are_options => text.push_str("Add --jobs jobs=2 to try POST /jobs/acme/1.\n"),
+        None => {}
+    }
     let _ = writeln!(text, "{url}/me shows what is left. {url}/health is never limited.");
     if let Some(metrics) = metrics {
         let _ = writeln!(text, "http://{metrics}/metrics shows metrics to Prometheus.");

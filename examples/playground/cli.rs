@@ -163,6 +163,13 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "LIMIT", help = IN_FLIGHT_HELP)]
     pub(crate) in_flight: Vec<String>,
 
+    /// Limits jobs of each key, on the store of the server:
+    /// NAME=N[,key=path][,ttl=D][,linger=D]. POST and DELETE /jobs/KEY/ID take and end one, GET
+    /// /jobs/KEY lists them. ttl is how long one is held (default: 1h), linger how long it counts
+    /// after its end (default: 0s) [default: none]
+    #[arg(long, value_name = "JOBS")]
+    pub(crate) jobs: Option<String>,
+
     /// Blocks a key for a time after so many denials by a rule: login=20/15m; repeat it for several
     /// rules
     #[arg(long, value_name = "RULE=DENIALS/TIME")]

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use http::HeaderName;
 use tollgate::extract::{ClientIp, ClientIpHeader};
+use tollgate::jobs::JobPolicy;
 use tollgate::watch::WatchedFile;
 use tollgate::{RateLimitLayer, SetupError};
 
 use crate::cli::Cli;
 use crate::dashboard::Hosts;
+use crate::jobs;
 use crate::live_rules::{LiveRule, LiveRules};
 use crate::registry::registry;
 use crate::rule_options;
@@ -37,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) log: Option<PathBuf>,
     /// Where the usage is stored.
     pub(crate) store: StoreSpec,
+    /// The limit of jobs, if there is one.
+    pub(crate) jobs: Option<JobPolicy>,
     /// The layer with the rules, still without that store.
     pub(crate) layer: RateLimitLayer,
 }
@@ -47,6 +51,7 @@ impl TryFrom<Cli> for Config {
     /// Errors are one line, for the user of the command line.
     fn try_from(cli: Cli) -> Result<Config, String> {
         let store = StoreSpec::new(&cli)?;
+        let jobs = cli.jobs.as_deref().map(jobs::parse).transpose()?;
         let client_ip = client_ip(cli.client_ip_header.as_deref(), &cli.trust)?;
         let (client_ip_header, client_ip) = client_ip.unzip();
         let hosts = Hosts::parse(&cli.hosts)?;
@@ -72,6 +77,7 @@ impl TryFrom<Cli> for Config {
             client_ip,
             log: cli.log,
             store,
+            jobs,
             layer: layer.fields(cli.headers.into()),
         })
     }

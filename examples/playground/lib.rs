@@ -16,6 +16,7 @@
 //! - `tokens.rs` reserves units before the work, and settles them after it.
 //! - `login.rs` counts failed log-ins, and checks one of a name at a time.
 //! - `slow.rs` ends requests that lose their slots.
+//! - `jobs.rs` takes and ends jobs with owners.
 //! - `log.rs` logs what a store decides.
 //! - `metrics.rs` serves metrics for Prometheus.
 //! - `dashboard` serves a page that shows live what is limited.
@@ -27,6 +28,7 @@ mod dashboard;
 mod greeter;
 mod helloworld;
 mod in_force;
+mod jobs;
 mod live_rules;
 mod log;
 mod login;
@@ -55,6 +57,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
@@ -107,12 +110,13 @@ struct Opened {
     turns: Option<Limiter<AnyStore>>,
     dashboard: Dashboard,
     views: Views,
+    jobs: Router,
     log: Option<DecisionLog>,
 }
 
 /// Opens the store, and makes what asks it.
 async fn open(config: &mut Config, metrics: bool) -> Result<Opened, String> {
-    let (store, views) = config.store.open().await?;
+    let (store, views, jobs) = config.store.open(config.jobs.as_ref()).await?;
     let file = config.rules_file.take();
     let wrong = |error| config.rules_error(error);
     let dashboard = Dashboard::new(config, store.clone());
@@ -130,7 +134,7 @@ async fn open(config: &mut Config, metrics: bool) -> Result<Opened, String> {
     if let (Some(log), Some(watcher)) = (&log, &watcher) {
         log.follow(watcher);
     }
-    Ok(Opened { layer, watcher, turns, dashboard, views, log })
+    Ok(Opened { layer, watcher, turns, dashboard, views, jobs, log })
 }
 
 /// How long it may take to give back what requests and leases hold, after that.
@@ -138,7 +142,7 @@ const GIVE_BACK_WITHIN: Duration = Duration::from_secs(2);
 
 /// Serves until a signal to stop.
 async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Result<(), String> {
-    let Opened { layer, watcher, turns, dashboard, views, log } = opened;
+    let Opened { layer, watcher, turns, dashboard, views, jobs, log } = opened;
     let listen = &config.listen;
     let listener = TcpListener::bind(listen).await;
     let listener = listener.map_err(|error| format!("cannot listen on {listen:?}: {error}"))?;
@@ -149,7 +153,7 @@ async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Re
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);
     });
-    let limited = routes::router(&layer, turns.clone());
+    let limited = routes::router(&layer, turns.clone()).merge(jobs);
     let limited = match log {
         Some(log) => limited.layer(from_fn_with_state(log, log::note)),
         None => limited,

@@ -17,7 +17,8 @@ use crate::tokens::{chat, stream};
 use crate::transfer::transfer;
 
 const NOT_FOUND: &str = "try /, /dashboard, /rules, /me, /health, /slow/2000, /drip/2000, POST /transfer/3, POST /chat/100/37, \
-                         POST /stream/20/500, POST /login, or gRPC helloworld.Greeter/SayHello\n";
+                         POST /stream/20/500, POST /login, \
+                         POST /jobs/KEY/ID with --jobs, or gRPC helloworld.Greeter/SayHello\n";
 
 /// Returns all routes. The layer limits those that are added before it. Log-ins wait for their
 /// turns before that, if failures are limited.

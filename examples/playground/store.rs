@@ -6,12 +6,15 @@ use std::future::ready;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use axum::Router;
+use tollgate::jobs::{JobPolicy, Jobs, MemoryJobs};
 use tollgate::metrics::StoreMetrics;
 use tollgate::store::BoxStore;
 use tollgate::{MemoryStore, StoreExt};
 use tollgate_redis::{Credentials, RedisStore};
 
 use crate::cli::Cli;
+use crate::jobs::routes;
 use crate::outage::{Outage, Views};
 
 /// A store of any type that always answers.
@@ -60,8 +63,9 @@ impl StoreSpec {
 
     /// Opens the store. If Redis is down, this succeeds, and the store connects later.
     ///
-    /// The second value shows what the store and its wrappers know.
-    pub(crate) async fn open(&self) -> Result<(AnyStore, Views), String> {
+    /// The second value shows what the store and its wrappers know, and the third has the routes of
+    /// jobs on it.
+    pub(crate) async fn open(&self, jobs: Option<&JobPolicy>) -> Result<(AnyStore, Views, Router), String> {
         let RedisSpec { url, prefix, secret, password_file, outage } = match self {
             StoreSpec::Redis(redis) => &**redis,
             StoreSpec::Memory { max_keys } => {
@@ -72,7 +76,9 @@ impl StoreSpec {
                 };
                 let store = builder.build();
                 let metrics = StoreMetrics::new().memory(&store);
-                return Ok((store.boxed(), Views { metrics, circuit: None, give_back: None }));
+                let routes = jobs.map(|policy| routes(Jobs::new(policy.clone(), MemoryJobs::new())));
+                let views = Views { metrics, circuit: None, give_back: None };
+                return Ok((store.boxed(), views, routes.unwrap_or_default()));
             }
         };
         let mut builder = RedisStore::builder(url).response_timeout(MIN_RESPONSE_TIMEOUT.max(outage.timeout));
@@ -95,7 +101,10 @@ impl StoreSpec {
         }
         let store = builder.connect().await;
         // The error repeats neither the URL, which may hold a password, nor the secret.
-        store.map(|store| outage.wrap(store)).map_err(|error| format!("{options}: {error}"))
+        let store = store.map_err(|error| format!("{options}: {error}"))?;
+        let routes = jobs.map(|policy| routes(Jobs::new(policy.clone(), store.clone())));
+        let (store, views) = outage.wrap(store);
+        Ok((store, views, routes.unwrap_or_default()))
     }
 
     /// Completes "with its limits in …", without a password.

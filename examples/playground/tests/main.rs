@@ -16,6 +16,7 @@ mod fields;
 mod fleet;
 mod grpc;
 mod in_flight;
+mod jobs;
 mod keys;
 mod login;
 mod metrics;
