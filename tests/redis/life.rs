@@ -65,9 +65,9 @@ fn slack(policy: &Policy) -> u64 {
     }
 }
 
-/// Whether a key lives as long as its state, or why it ends too early. The server reads the clock of
-/// key ends before the script reads its own, so a machine that stops it in between makes one end
-/// early: a few may.
+/// Whether a key lives as long as its state, or why it ends too early. The server reads the clock
+/// of key ends before the script reads its own. If the machine stops it in between, one key ends
+/// early.
 ///
 /// # Panics
 /// If it lives too long.
@@ -100,13 +100,16 @@ fn lives_as_long_as_its_state(
 }
 
 /// # Panics
-/// If none of five keys lives as long as its state.
-async fn one_of_five(lives: impl AsyncFn(&str) -> Result<(), String>) {
-    let mut early = Vec::new();
+/// If four of five keys end too early.
+async fn two_of_five(lives: impl AsyncFn(&str) -> Result<(), String>) {
+    let (mut exact, mut early) = (0, Vec::new());
     for key in ["ada", "bob", "cid", "dan", "eve"] {
         match lives(key).await {
-            Ok(()) => return,
+            Ok(()) => exact += 1,
             Err(why) => early.push(why),
+        }
+        if exact == 2 {
+            return;
         }
     }
     panic!("{early:?}");
@@ -145,7 +148,7 @@ async fn a_first_request_of_cost_two_leaves_a_key_that_expires() {
         let stores = BothLayouts::on(server).await;
         for (policy, layout) in every_policy(7, Duration::from_secs(600)) {
             let fresh = stores.of(layout);
-            one_of_five(async |key| {
+            two_of_five(async |key| {
                 let granted = acquire(&fresh.store, &policy, key, 2).await;
                 assert!(granted.is_granted());
                 assert!(life(server, &fresh.name(&policy, key)).is_some(), "nothing rests there");
@@ -159,7 +162,7 @@ async fn a_first_request_of_cost_two_leaves_a_key_that_expires() {
 #[tokio::test]
 async fn a_key_lives_exactly_as_long_as_its_state() {
     on_every_server(async |server, fresh, policy| {
-        one_of_five(async |key| {
+        two_of_five(async |key| {
             for _ in 0..policy.capacity() + 2 {
                 let verdict = acquire(&fresh.store, policy, key, 1).await;
                 if verdict.is_granted() {

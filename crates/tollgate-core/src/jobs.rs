@@ -199,8 +199,8 @@ pub trait JobStore: Clone + Send + Sync + 'static {
         time: Duration,
     ) -> impl Future<Output = Result<JobTake, Self::Error>> + Send;
 
-    /// Holds a job for [so long](JobPolicy::held_for) from now on, if this attempt is its latest and
-    /// was not released. Returns the new end, or `None`.
+    /// Holds a job for [so long](JobPolicy::held_for) from now on, if this attempt is its latest
+    /// and was not released. Returns the new end, or `None`.
     fn renew_job(
         &self,
         policy: &JobPolicy,

@@ -4,14 +4,14 @@
 -- KEYS[1]  a sorted set: a member is an id, and its score is the time at which its job ends
 -- KEYS[2]  a hash: of each id its attempt, when it was taken, and 1 if it lingers. Under the empty
 --          id it has the latest attempt of all.
--- ARGV     take, an id, the limit, the time and the longest time in microseconds
---          renew, an id, an attempt, the time
---          release, an id, an attempt or nothing, the longest time and the time to linger
---          holders
--- RETURNS  take:     1, the attempt, when the job ends; or 0, and the time until the first ends
---          renew:    when the job ends, or 0 if that attempt does not hold it
---          release:  1 if the job was held, otherwise 0
---          holders:  of each job its id, attempt, age, the time until it ends, and 1 if it lingers
+-- ARGV     take, an id, the limit, the time and the longest time in microseconds.
+--          renew, an id, an attempt, the time.
+--          release, an id, an attempt or nothing, the longest time and the time to linger.
+--          holders.
+-- RETURNS  take:     1, the attempt, when the job ends; or 0, and the time until the first ends.
+--          renew:    when the job ends, or 0 if that attempt does not hold it.
+--          release:  1 if the job was held, otherwise 0.
+--          holders:  of each job its id, attempt, age, the time until it ends, and 1 if it lingers.
 
 local call = redis.call
 local operation, id = ARGV[1], ARGV[2]

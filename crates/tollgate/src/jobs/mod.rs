@@ -217,7 +217,7 @@ impl<S: fmt::Debug> fmt::Debug for Jobs<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -235,7 +235,7 @@ mod tests {
 
     /// How long a caller waits that begins now, and what it gets.
     async fn waits(jobs: &Jobs, patience: Duration) -> (Duration, bool) {
-        let begin = Instant::now();
+        let begin = timer_now();
         let Ok(take) = jobs.take_within(&Key::from("ada"), id("b"), HOUR, patience).await;
         (begin.elapsed(), matches!(take, JobTake::Held { .. }))
     }
