@@ -5,6 +5,7 @@ mod attacks;
 mod faults;
 mod gateways;
 mod log_ins;
+mod rows;
 mod slots;
 mod stalls;
 

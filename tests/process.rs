@@ -11,6 +11,8 @@ mod gateways;
 mod log_ins;
 #[path = "programs/process.rs"]
 mod programs;
+#[path = "rows/process.rs"]
+mod rows;
 #[path = "rules/process.rs"]
 mod rules;
 #[path = "slots/process.rs"]
@@ -26,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "gateways" => gateways::run(words),
         "log_ins" => log_ins::run(words),
         "programs" => programs::run(words),
+        "rows" => rows::run(words),
         "rules" => rules::run(words),
         "slots" => slots::run(words),
         "usage" => usage::run(words),

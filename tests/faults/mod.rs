@@ -28,6 +28,8 @@ use crate::faults::caller::Way;
 use crate::faults::fault::Fault;
 use crate::faults::run::Row;
 
+pub(crate) use crate::faults::scene::kill_in_step;
+
 /// How many faults run at a time. Most of a run is waiting, and a machine has few processors.
 const AT_A_TIME: usize = 3;
 

@@ -155,7 +155,7 @@ impl Scene {
 
 /// Replication is asynchronous. So writes stop, the replica catches up, and then the master is
 /// killed.
-fn kill_in_step(master: &Server, replica: &Server) {
+pub(crate) fn kill_in_step(master: &Server, replica: &Server) {
     command(master, &["CLIENT", "PAUSE", "60000", "WRITE"]);
     let number = |server: &Server, name: &str| {
         let info = command(server, &["INFO", "replication"]);

@@ -29,7 +29,16 @@ impl Cluster {
     /// # Errors
     /// If there is no such server, with the ways to get it. If the nodes do not start or agree.
     pub fn start(kind: Kind) -> Result<Cluster, Error> {
-        let nodes = server::start_all(kind, &[&ARGUMENTS[..]; 2 * MASTERS as usize])?;
+        Cluster::start_with(kind, &[])
+    }
+
+    /// Starts a cluster whose nodes have more arguments, as in [`Server::start_with`].
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub fn start_with(kind: Kind, arguments: &[&str]) -> Result<Cluster, Error> {
+        let arguments = [&ARGUMENTS[..], arguments].concat();
+        let nodes = server::start_all(kind, &[&arguments[..]; 2 * MASTERS as usize])?;
         let cluster = Cluster { nodes };
         // On a busy machine a replica might take over before it is where it belongs.
         cluster.let_replicas_take_over(false)?;
