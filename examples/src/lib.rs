@@ -12,6 +12,7 @@
 //! | `login` | failed log-ins by address and by name |
 //! | `llm_gateway` | a budget of tokens, charged as a language model streams them |
 //! | `exports` | two long exports at a time for each API key |
+//! | `polled_limits` | a limit of its own for each customer, from a table that changes |
 //! | `job_queue` | jobs of a customer, taken by one worker and ended by any |
 //! | `behind_proxy` | the client's address behind proxies |
 //! | `stack` | the limit among the layers of a production server |

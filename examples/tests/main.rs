@@ -11,6 +11,7 @@ mod hyper_example;
 mod job_queue_example;
 mod llm_gateway_example;
 mod login_example;
+mod polled_limits_example;
 mod program;
 mod readme;
 mod redis_example;
