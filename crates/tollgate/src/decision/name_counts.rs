@@ -9,6 +9,10 @@ pub(crate) struct NameCounts(Mutex<BTreeMap<Box<str>, u64>>);
 
 impl NameCounts {
     pub(crate) fn add(&self, policy: &str) {
+        // Without the feature, `all` is not there to ask.
+        if !cfg!(feature = "config") {
+            return;
+        }
         let mut counts = self.counts();
         match counts.get_mut(policy) {
             Some(count) => *count += 1,
@@ -18,6 +22,9 @@ impl NameCounts {
 
     /// Takes back one that was added.
     pub(crate) fn remove(&self, policy: &str) {
+        if !cfg!(feature = "config") {
+            return;
+        }
         let mut counts = self.counts();
         if let Some(count) = counts.get_mut(policy) {
             *count -= 1;

@@ -7,7 +7,7 @@ use crate::errors::FirstOnes;
 use crate::plan::{Ask, Plan};
 
 /// What layers have charged a request, in its extensions.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct ChargedSoFar(Vec<(Policy, Key)>);
 
 /// Notes what one of the first requests was charged, and logs once if a layer outside of this one
@@ -22,7 +22,7 @@ pub(super) fn note(plan: &Plan, asks: &[Ask], extensions: &mut Extensions) {
 
 #[cold]
 fn compare(plan: &Plan, asks: &[Ask], extensions: &mut Extensions) {
-    let ChargedSoFar(charged) = extensions.get_or_insert_default();
+    let ChargedSoFar(charged) = extensions.get_or_insert_with(|| ChargedSoFar(Vec::new()));
     let outer = charged.len();
     for ask in asks.iter().filter(|ask| ask.cost > 0) {
         let policy = plan.policy(&ask.policy);
