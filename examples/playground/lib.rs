@@ -51,7 +51,7 @@ mod transfer;
 #[path = "../../crates/tollgate-cli/src/rules/words.rs"]
 mod words;
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -60,8 +60,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::serve::ListenerExt;
+use tokio::join;
 use tokio::net::TcpListener;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
+use tollgate::store::Unsent;
 use tollgate::watch::Watcher;
 use tollgate::{Limiter, RateLimitLayer};
 
@@ -137,8 +139,8 @@ async fn open(config: &mut Config, metrics: bool) -> Result<Opened, String> {
     Ok(Opened { layer, watcher, turns, dashboard, views, jobs, log })
 }
 
-/// How long it may take to give back what requests and leases hold, after that.
-const GIVE_BACK_WITHIN: Duration = Duration::from_secs(2);
+/// How long it may take to send what the store has not heard of, after that.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Serves until a signal to stop.
 async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Result<(), String> {
@@ -175,17 +177,17 @@ async fn serve(config: Config, opened: Opened, exporter: Option<Exporter>) -> Re
         () = async { stopped().await; sleep(GRACE).await } => Ok(()),
     };
     // After the grace. Requests that still run find their slots lost, and other servers need not
-    // wait for the end of these. What does not arrive in time stays charged.
-    let give_back = async {
-        layer.limiter().give_back().await;
-        if let Some(turns) = turns {
-            turns.give_back().await;
-        }
-        if let Some(give_back) = views.give_back {
-            give_back.await;
+    // wait for the end of these.
+    let turns = async {
+        match turns {
+            Some(turns) => turns.close(CLOSE_WITHIN).await,
+            None => Unsent::default(),
         }
     };
-    let _ = timeout(GIVE_BACK_WITHIN, give_back).await;
+    let (of_layer, of_turns) = join!(layer.close(CLOSE_WITHIN), turns);
+    for unsent in [of_layer, of_turns].iter().filter(|unsent| !unsent.is_nothing()) {
+        let _ = writeln!(io::stderr(), "warning: {unsent}");
+    }
     drop(watcher);
     served
 }

@@ -26,7 +26,7 @@ use tokio::task_local;
 use tollgate::extract::{AddressExtractor, ClientIp, PeerIp};
 use tollgate::store::{
     After, BlockStart, Check, End, Grant, RenewalReport, Reply, SentClaims, Settled, Store, Then, Times,
-    Verdict,
+    Unsent, Verdict,
 };
 use tollgate::time::Clock;
 use tollgate::watch::Watcher;
@@ -268,6 +268,10 @@ impl Store for LoggedStore {
 
     fn in_shadow(&self) -> LoggedStore {
         LoggedStore { store: self.store.in_shadow(), ..self.clone() }
+    }
+
+    fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<> {
+        self.store.close(limit)
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

@@ -10,7 +10,7 @@ use tollgate::time::TimeSpan;
 use tollgate::{CircuitBreaker, MemoryStore, Share, StoreExt};
 
 use crate::cli::{Cli, FailurePolicy};
-use crate::scale::{GiveBack, Scale};
+use crate::scale::Scale;
 
 /// `--timeout`, `--breaker`, `--keep-corrections`, `--lease`, `--deny-cache`, `--on-failure` and
 /// `--share`.
@@ -23,13 +23,11 @@ pub(crate) struct Outage {
     keep_corrections: Option<usize>,
 }
 
-/// What shows how a store and its wrappers do, and what ends them.
+/// What shows how a store and its wrappers do.
 pub(crate) struct Views {
     pub(crate) metrics: StoreMetrics,
     /// `None` without a circuit breaker.
     pub(crate) circuit: Option<CircuitView>,
-    /// `None` without leases.
-    pub(crate) give_back: Option<GiveBack>,
 }
 
 /// `--breaker`.
@@ -104,8 +102,8 @@ impl Outage {
     }
 
     fn decide(&self, store: impl Store, metrics: StoreMetrics) -> (BoxStore<Infallible>, Views) {
-        let (store, metrics, give_back) = self.scale.wrap(store, metrics);
-        let views = |metrics| Views { metrics, circuit: None, give_back };
+        let (store, metrics) = self.scale.wrap(store, metrics);
+        let views = |metrics| Views { metrics, circuit: None };
         let most = self.keep_corrections.unwrap_or(0);
         match self.then {
             Then::Pass => {

@@ -1,16 +1,11 @@
 //! Fewer round trips to Redis, from the command line.
 
-use std::pin::Pin;
-
 use tollgate::metrics::StoreMetrics;
 use tollgate::store::{BoxStore, Store};
 use tollgate::time::TimeSpan;
 use tollgate::{Lease, StoreExt};
 
 use crate::cli::Cli;
-
-/// Gives back what leases hold, when the server stops.
-pub(crate) type GiveBack = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// `--lease` and `--deny-cache`.
 #[derive(Clone, Debug)]
@@ -33,19 +28,18 @@ impl Scale {
         &self,
         store: S,
         metrics: StoreMetrics,
-    ) -> (BoxStore<S::Error>, StoreMetrics, Option<GiveBack>) {
-        let (store, metrics, give_back) = match &self.lease {
+    ) -> (BoxStore<S::Error>, StoreMetrics) {
+        let (store, metrics) = match &self.lease {
             Some(lease) => {
                 let store = store.leased(lease.clone());
-                let (metrics, give_back): (_, GiveBack) =
-                    (metrics.leased(&store), Box::pin(store.give_back()));
-                (store.boxed(), metrics, Some(give_back))
+                let metrics = metrics.leased(&store);
+                (store.boxed(), metrics)
             }
-            None => (store.boxed(), metrics, None),
+            None => (store.boxed(), metrics),
         };
         match self.deny_cache {
-            Some(capacity) => (store.deny_cache(capacity).boxed(), metrics, give_back),
-            None => (store, metrics, give_back),
+            Some(capacity) => (store.deny_cache(capacity).boxed(), metrics),
+            None => (store, metrics),
         }
     }
 }

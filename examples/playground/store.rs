@@ -77,7 +77,7 @@ impl StoreSpec {
                 let store = builder.build();
                 let metrics = StoreMetrics::new().memory(&store);
                 let routes = jobs.map(|policy| routes(Jobs::new(policy.clone(), MemoryJobs::new())));
-                let views = Views { metrics, circuit: None, give_back: None };
+                let views = Views { metrics, circuit: None };
                 return Ok((store.boxed(), views, routes.unwrap_or_default()));
             }
         };

@@ -16,12 +16,12 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tollgate::extract::{extension, global, header};
 use tollgate::store::{NeverFails, Store};
 use tollgate::{
-    Denial, Head, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, RequestLimiter, Rule,
-    Share, Slot, StoreExt,
+    Denial, Head, Key, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Rule, Share, Slot,
+    StoreExt,
 };
 use tollgate_tests::{Connection, Failing, Fault, clock, store};
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -285,13 +285,15 @@ async fn serve<S: Store<Error: NeverFails>>(
     let stopped = |mut is_stopped: watch::Receiver<bool>| async move {
         let _ = is_stopped.wait_for(|is_stopped| *is_stopped).await;
     };
-    let limiter: RequestLimiter<S> = limit.limiter();
-    let server = axum::serve(listener, routes.layer(limit));
+    let server = axum::serve(listener, routes.layer(limit.clone()));
     tokio::select! {
         served = server.with_graceful_shutdown(stopped(is_stopped.clone())) => served?,
         () = async { stopped(is_stopped).await; sleep(grace).await } => {}
     }
-    let _ = timeout(Duration::from_secs(2), limiter.give_back()).await;
+    let unsent = limit.close(Duration::from_secs(2)).await;
+    if !unsent.is_nothing() {
+        eprintln!("{unsent}");
+    }
     Ok(())
 }
 

@@ -1,5 +1,8 @@
 //! A share that is too small refuses, or is one unit, and leases report what they hold.
 
+use std::time::Duration;
+
+use tollgate::store::Store;
 use tollgate::{Key, Lease, Limiter, MemoryStore, Share, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, per_minute};
 
@@ -19,5 +22,5 @@ async fn leases_that_were_not_used_hold_no_units() {
     let leased = MemoryStore::new().leased(Lease::default());
     let stats = leased.stats();
     assert_eq!((stats.held_units, stats.decisions_per_round_trip()), (0, None));
-    leased.give_back().await;
+    assert!(leased.close(Duration::from_secs(2)).await.is_nothing());
 }

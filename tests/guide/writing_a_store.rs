@@ -9,7 +9,7 @@ use std::{error, fmt};
 use tollgate::extract::global;
 use tollgate::store::{
     After, BlockStart, Check, End, ErrorKind, Grant, OwnedCheck, RenewalReport, Reply, SentClaims, Settled,
-    Store, StoreError, Then, Times, Verdict,
+    Store, StoreError, Then, Times, Unsent, Verdict,
 };
 use tollgate::time::Clock;
 use tollgate::{
@@ -211,6 +211,10 @@ impl<S: Store> Store for Slow<S> {
 
     fn in_shadow(&self) -> Slow<S> {
         Slow { store: self.store.in_shadow(), clock: self.clock.clone() }
+    }
+
+    fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<S> {
+        self.store.close(limit)
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

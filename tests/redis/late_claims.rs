@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tollgate::store::{Check, Store, StoreError, Times};
 use tollgate::{Algorithm, Key, Limiter, Policy, Quota, StoreExt};
 use tollgate_redis::RedisStore;
@@ -292,7 +292,7 @@ async fn claims_beyond_the_bound_are_refused_before_they_are_sent() {
 }
 
 #[tokio::test]
-async fn a_limiter_that_gives_back_its_slots_waits_for_late_claims() {
+async fn a_limiter_that_is_closed_waits_for_late_claims() {
     let server = Server::start(Kind::Redis8_2).unwrap();
     let fresh = Fresh::on(&server).await;
     let slots = slots(300);
@@ -314,9 +314,9 @@ async fn a_limiter_that_gives_back_its_slots_waits_for_late_claims() {
         unanswered(&fresh.store) > 0
     })
     .await;
-    assert!(timeout(300 * MS, limiter.give_back()).await.is_err());
+    assert!(limiter.close(300 * MS).await.claims > 0);
     server.resume().unwrap();
-    limiter.give_back().await;
+    assert!(limiter.close(Duration::from_secs(60)).await.is_nothing());
     assert_eq!(used(&fresh.store, &slots, "ada").await, 0);
 }
 

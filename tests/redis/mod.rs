@@ -9,6 +9,7 @@
 mod alone;
 mod blocks;
 mod calls;
+mod close;
 mod cluster;
 mod connect;
 mod contract;

@@ -286,7 +286,7 @@ async fn classes_over_redis_keep_the_headroom_while_units_are_leased() {
             assert!(!ask(&processes[1], class, 1).await, "{algorithm:?}");
         }
         for process in &processes {
-            timeout(PATIENCE, process.give_back()).await.expect("what is held is returned");
+            assert!(process.close(PATIENCE).await.is_nothing(), "what is held is returned");
         }
         for n in 0..=stranded {
             assert_eq!(ask(&processes[2], &classes[0], 1).await, n < stranded, "{algorithm:?}: {n}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tollgate::store::Store;
 use tollgate::{CircuitBreaker, Key, Lease, MemoryStore, Share, StoreExt};
 use tollgate_tests::{Connection, Failing, Fault, Later, clock, store};
 
@@ -32,7 +32,7 @@ async fn ten_processes_that_stop_in_turn_lose_no_unit() {
             granted += u64::from(ask(&store, &policy, &key).await == Some(true));
         }
         held += leased.stats().held_units;
-        timeout(PATIENCE, leased.give_back()).await.expect("the store answers");
+        assert!(store.close(PATIENCE).await.is_nothing(), "the store answers");
         assert_eq!(leased.stats().held_units, 0);
     }
     let charged = charged(&redis, &policy, &key).await;
@@ -51,7 +51,7 @@ async fn a_stop_waits_for_fetches_on_their_way() {
         granted += u64::from(ask(&leased, &policy, &key).await == Some(true));
     }
     assert_eq!((leased.held(&policy, &key), leased.stats().fetched_units), (None, 0));
-    timeout(10 * LIFE, leased.give_back()).await.expect("it waits for no life of a lease");
+    assert!(leased.close(10 * LIFE).await.is_nothing(), "it waits for no life of a lease");
     assert!(leased.stats().fetched_units > 0);
     assert_eq!(charged(&inside, &policy, &key).await, granted);
 }
@@ -62,7 +62,7 @@ async fn after_a_stop_the_store_decides_each_request() {
     let leased = inside.clone().leased(Lease::at_most(UNITS).lasting(LIFE));
     let (policy, key) = (policy("closed"), Key::from("ada"));
     let mut granted = lease(&leased, &policy, &key).await;
-    leased.give_back().await;
+    assert!(leased.close(PATIENCE).await.is_nothing());
     let fetches = leased.stats().fetches;
     for _ in 0..100 {
         granted += u64::from(ask(&leased, &policy, &key).await == Some(true));
@@ -70,7 +70,7 @@ async fn after_a_stop_the_store_decides_each_request() {
     assert_eq!(leased.stats().fetches, fetches);
     assert_eq!(charged(&inside, &policy, &key).await, granted);
     // A second time, there is nothing to give back.
-    leased.give_back().await;
+    assert!(leased.close(PATIENCE).await.is_nothing());
 }
 
 #[tokio::test]
@@ -80,11 +80,11 @@ async fn a_stop_tries_again_while_the_store_refuses_refunds() {
     let leased = inside.clone().leased(Lease::at_most(UNITS).lasting(LIFE));
     let (policy, key) = (policy("refused"), Key::from("ada"));
     let granted = lease(&leased, &policy, &key).await;
+    let held = charged(&inside, &policy, &key).await - granted;
     inside.set(Connection::Fails(Fault::Refused));
-    let stop = tokio::spawn(leased.give_back());
-    sleep(LIFE).await;
-    assert!(!stop.is_finished());
+    let unsent = leased.close(LIFE).await;
+    assert_eq!((unsent.corrections, unsent.leased_units), (0, held), "{unsent}");
     inside.set(Connection::Works);
-    timeout(PATIENCE, stop).await.expect("it is tried again").unwrap();
+    assert!(leased.close(PATIENCE).await.is_nothing(), "it is tried again");
     assert_eq!(charged(&inside, &policy, &key).await, granted);
 }

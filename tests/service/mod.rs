@@ -7,6 +7,7 @@ mod cancellation;
 mod charge_ends;
 mod charges;
 mod classes;
+mod close;
 mod concurrency;
 mod deadlines;
 mod delays;

@@ -289,7 +289,7 @@ async fn slots_of_earlier_rules_are_renewed_and_given_back() {
     layer.replace(per_user("api", 1)).unwrap();
     sleep(Duration::from_secs(300)).await;
     assert!(!first.slot().is_lost() && !second.slot().is_lost(), "no rule has slots any more");
-    layer.limiter().give_back().await;
+    assert!(layer.close(Duration::from_secs(2)).await.is_nothing());
     assert!(first.slot().is_lost() && second.slot().is_lost());
     assert_eq!(leasing.renewals(|renewals| (renewals.answer, renewals.released)), (Renewal::Held, 2));
 }

@@ -36,6 +36,7 @@ pub use store::reply::{After, Reply, Then};
 pub use store::sent_claims::{SentClaims, UnansweredClaims};
 pub use store::settled::Settled;
 pub use store::source::Source;
+pub use store::unsent::Unsent;
 pub use store::verdict::{Stamp, Status, Verdict, Wait};
 pub use store::{Store, credit, renewals, settle, unused_units};
 pub use text_error::TextError;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_core::{
     BlockStart, Check, End, Grant, Key, Policy, RenewalReport, Reply, SentClaims, Settled, Share, Store,
-    Times, Verdict,
+    Times, Unsent, Verdict,
 };
 use tollgate_redis::{Error, RedisStore};
 
@@ -95,6 +95,10 @@ impl Store for Noted {
 
     fn in_shadow(&self) -> Noted {
         Noted::new(self.store.in_shadow(), self.states.clone())
+    }
+
+    fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<> {
+        self.store.close(limit)
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Error> + use<> {

@@ -18,6 +18,7 @@ use crate::store::renewal::RenewalReport;
 use crate::store::reply::Reply;
 use crate::store::sent_claims::SentClaims;
 use crate::store::settled::Settled;
+use crate::store::unsent::Unsent;
 use crate::store::verdict::Verdict;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -58,6 +59,7 @@ trait ErasedStore<E>: Send + Sync {
     fn wait_limit(&self) -> Option<Duration>;
     fn sent_claims(&self) -> Option<&SentClaims>;
     fn in_shadow(&self) -> BoxStore<E>;
+    fn close(&self, limit: Duration) -> BoxFuture<Unsent>;
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError>;
 }
 
@@ -105,6 +107,10 @@ impl<S: Store> ErasedStore<S::Error> for S {
 
     fn in_shadow(&self) -> BoxStore<S::Error> {
         BoxStore::new(Store::in_shadow(self))
+    }
+
+    fn close(&self, limit: Duration) -> BoxFuture<Unsent> {
+        Box::pin(Store::close(self, limit))
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
@@ -161,6 +167,10 @@ impl<E: StoreError> Store for BoxStore<E> {
 
     fn in_shadow(&self) -> BoxStore<E> {
         self.0.in_shadow()
+    }
+
+    fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<E> {
+        self.0.close(limit)
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

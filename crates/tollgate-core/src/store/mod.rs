@@ -10,6 +10,7 @@ pub(crate) mod reply;
 pub(crate) mod sent_claims;
 pub(crate) mod settled;
 pub(crate) mod source;
+pub(crate) mod unsent;
 pub(crate) mod verdict;
 
 use std::future::{Future, ready};
@@ -31,6 +32,7 @@ use crate::store::renewal::{Renewal, RenewalReport};
 use crate::store::reply::Reply;
 use crate::store::sent_claims::SentClaims;
 use crate::store::settled::{Settled, granted};
+use crate::store::unsent::Unsent;
 use crate::store::verdict::{Stamp, Status, Verdict};
 
 /// Holds the state of every (policy, key) pair and decides atomically.
@@ -218,6 +220,22 @@ pub trait Store: Clone + Send + Sync + 'static {
     #[must_use]
     fn in_shadow(&self) -> Self {
         self.clone()
+    }
+
+    /// Sends what this store has put off, such as units of leases. Waits for the answers, for
+    /// `limit` at the longest, and returns what is left. For a process that stops.
+    ///
+    /// It begins where it is called, and counts what fails from then on. So a caller may end its
+    /// own work before it awaits the result.
+    ///
+    /// Checks are decided as before. A store does not know which of its clones still serve, and a
+    /// failure policy would decide what it refused. A layer or a limiter that is closed refuses
+    /// requests itself.
+    ///
+    /// The default does nothing and returns an empty [`Unsent`]. A wrapper must override it.
+    fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<Self> {
+        let _ = limit;
+        ready(Unsent::default())
     }
 
     /// Checks whether this store can enforce a policy. A layer refuses a policy at construction if

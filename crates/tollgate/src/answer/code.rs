@@ -30,7 +30,7 @@ pub(super) fn code(reason: Reason) -> Code {
         Reason::QuotaExceeded | Reason::Blocked | Reason::NeverPossible => {
             (8, "resource_exhausted", StatusCode::TOO_MANY_REQUESTS)
         }
-        Reason::Unavailable => (14, "unavailable", StatusCode::SERVICE_UNAVAILABLE),
+        Reason::Unavailable | Reason::Stopping => (14, "unavailable", StatusCode::SERVICE_UNAVAILABLE),
         Reason::NothingAllowed => (7, "permission_denied", StatusCode::FORBIDDEN),
         Reason::NoKey => (3, "invalid_argument", StatusCode::BAD_REQUEST),
         Reason::NoPeerAddress => (13, "internal", StatusCode::INTERNAL_SERVER_ERROR),

@@ -98,7 +98,9 @@ pub(super) fn start(
     let unanswered = unanswered(in_force, &policy, &key, &reservation, total);
     let mut open =
         Unsettled { in_force: Arc::clone(in_force), policy, key, reservation, total, is_done: false };
+    let begun = in_force.under_way.begin();
     let ending = home.end(|| async move {
+        let _begun = begun;
         // Dropped after that, it shows that it was not answered.
         within(LONGEST_CORRECTION, open.finish()).await.unwrap_or(unanswered)
     });

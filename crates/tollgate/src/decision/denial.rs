@@ -88,11 +88,12 @@ impl Denial {
     /// Returns the value of `Retry-After` (RFC 9110, section 10.2.3): [`Denial::retry_after`] in
     /// whole seconds, rounded up, at least 1.
     ///
-    /// It is 1 if the store is unavailable, so that clients do not retry at once.
+    /// It is 1 if the store is unavailable or the process stops, so that clients do not retry at
+    /// once.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         match self.reason {
             Reason::QuotaExceeded | Reason::Blocked => self.retry_after().map(|wait| seconds_up(wait).max(1)),
-            Reason::Unavailable => Some(1),
+            Reason::Unavailable | Reason::Stopping => Some(1),
             Reason::NeverPossible | Reason::NothingAllowed | Reason::NoKey | Reason::NoPeerAddress => None,
         }
     }

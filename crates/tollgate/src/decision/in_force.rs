@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::decision::observe::Observers;
 use crate::plan::Plan;
 use crate::store::ColdStore;
+use crate::time::under_way::UnderWay;
 
 /// A plan by which requests are decided, those who see the decisions, and the store for what no
 /// request waits for.
@@ -13,6 +14,19 @@ pub(crate) struct InForce {
     pub(crate) plan: Arc<Plan>,
     pub(crate) observers: Observers,
     pub(crate) store: ColdStore,
+    /// What ends grants, and goes on without a caller that waits for it.
+    pub(crate) under_way: UnderWay,
+}
+
+impl InForce {
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        observers: Observers,
+        store: ColdStore,
+        under_way: &UnderWay,
+    ) -> InForce {
+        InForce { plan, observers, store, under_way: under_way.clone() }
+    }
 }
 
 impl fmt::Debug for InForce {

@@ -20,6 +20,9 @@ pub enum Reason {
     /// The store did not answer, and the failure policy is to refuse. Answered 503, in gRPC 14
     /// (`UNAVAILABLE`).
     Unavailable,
+    /// The limiter was [closed](crate::Limiter::close), since its process stops. Answered 503, in
+    /// gRPC 14 (`UNAVAILABLE`).
+    Stopping,
     /// The limit of this caller is [nothing at all](crate::Limit::Nothing), so waiting does not
     /// help. Answered 403, in gRPC 7 (`PERMISSION_DENIED`) with a pushback of -1.
     NothingAllowed,
@@ -36,7 +39,7 @@ impl Reason {
         match self {
             Reason::QuotaExceeded | Reason::Blocked => StatusCode::TOO_MANY_REQUESTS,
             Reason::NeverPossible => StatusCode::UNPROCESSABLE_ENTITY,
-            Reason::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::Unavailable | Reason::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Reason::NothingAllowed => StatusCode::FORBIDDEN,
             Reason::NoKey => StatusCode::BAD_REQUEST,
             Reason::NoPeerAddress => StatusCode::INTERNAL_SERVER_ERROR,
@@ -49,6 +52,7 @@ impl Reason {
             Reason::Blocked => "blocked after too many refusals",
             Reason::NeverPossible => "the cost exceeds the whole quota",
             Reason::Unavailable => "the rate limit store is unavailable",
+            Reason::Stopping => "this process stops",
             Reason::NothingAllowed => "nothing is allowed",
             Reason::NoKey => "the request carries no key",
             Reason::NoPeerAddress => "the server does not provide the peer's address",
@@ -67,7 +71,7 @@ pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a
     let detail = match reason {
         Reason::QuotaExceeded | Reason::Blocked => "",
         Reason::NeverPossible => ",\"detail\":\"The cost of this request exceeds the whole quota\"",
-        Reason::Unavailable => {
+        Reason::Unavailable | Reason::Stopping => {
             return format!(
                 "{{\"type\":\"{TYPES}temporary-reduced-capacity\",\
                  \"title\":\"Temporary Reduced Capacity\",\"status\":{status}}}"

@@ -5,13 +5,15 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project::pin_project;
+use tokio::time::timeout_at;
 use tollgate_core::{
     BlockStart, Check, End, Grant, Key, Policy, PolicyError, RenewalReport, Reply, SentClaims, Settled,
-    Share, Source, Store, StoreError, Times, Verdict,
+    Share, Source, Store, StoreError, Times, Unsent, Verdict,
 };
 
 use super::by_share::ByShare;
@@ -20,6 +22,7 @@ use super::fixed::Fixed;
 use super::kept::{self, CorrectionCounts, KeptCorrections, ToKeep};
 use super::outage::Outage;
 use super::substitute::{GrantSet, Substitute};
+use crate::time::timer_after;
 
 /// A [`Store`] that always answers. While the inner store fails, `F` decides: [`Fixed`] under
 /// [`fail_open`](crate::StoreExt::fail_open) and [`fail_closed`](crate::StoreExt::fail_closed),
@@ -31,24 +34,32 @@ pub struct Answering<S, F> {
     outage: Outage,
     /// What the store has not executed, if that is kept.
     kept: Option<Arc<KeptCorrections<S>>>,
+    /// How many corrections failed, and were not kept.
+    lost: Arc<AtomicU64>,
 }
 
 impl<S: Store> Answering<S, Fixed> {
     pub(crate) fn open(store: S) -> Answering<S, Fixed> {
         let outage = Outage::new("requests pass without limit", Source::FailurePolicy);
-        Answering { store, substitute: Fixed::OPEN, outage, kept: None }
+        Answering { store, substitute: Fixed::OPEN, outage, kept: None, lost: Arc::default() }
     }
 
     pub(crate) fn closed(store: S) -> Answering<S, Fixed> {
         let outage = Outage::new("requests are refused", Source::FailurePolicy);
-        Answering { store, substitute: Fixed::CLOSED, outage, kept: None }
+        Answering { store, substitute: Fixed::CLOSED, outage, kept: None, lost: Arc::default() }
     }
 }
 
 impl<S: Store, F: Store<Error = Infallible>> Answering<S, ByShare<F>> {
     pub(crate) fn by_share(store: S, fallback: F, share: Share) -> Answering<S, ByShare<F>> {
         let outage = Outage::new("a share of each quota is granted here", Source::Fallback);
-        Answering { store, substitute: ByShare::new(fallback, share), outage, kept: None }
+        Answering {
+            store,
+            substitute: ByShare::new(fallback, share),
+            outage,
+            kept: None,
+            lost: Arc::default(),
+        }
     }
 
     /// Grants at least one unit to each key while the store fails. Without this, a policy of which
@@ -136,6 +147,7 @@ impl<S: Store, F: Substitute> Answering<S, F> {
         total: u64,
     ) -> impl Future<Output = Settled> + Send + use<S, F> {
         let (settled, outage) = (self.store.settle(grants, total), self.outage.clone());
+        let lost = Arc::clone(&self.lost);
         let (unchanged, unanswered) = (Settled::unchanged(grants, total), Settled::unanswered(grants, total));
         let may_be_kept = Settled::kept(grants, total);
         let to_keep = ToKeep::new(self.kept.as_ref(), || kept::corrections(grants, total));
@@ -144,9 +156,11 @@ impl<S: Store, F: Substitute> Answering<S, F> {
             outage.record(&answer);
             match answer {
                 Ok(settled) => settled,
-                Err(error) if !error.executed_nothing() => unanswered,
-                Err(_) if to_keep.keep() => may_be_kept,
-                Err(_) => unchanged,
+                Err(error) if error.executed_nothing() && to_keep.keep() => may_be_kept,
+                Err(error) => {
+                    lost.fetch_add(1, Ordering::Relaxed);
+                    if error.executed_nothing() { unchanged } else { unanswered }
+                }
             }
         }
     }
@@ -154,12 +168,15 @@ impl<S: Store, F: Substitute> Answering<S, F> {
     /// Refunds grants of the store.
     fn refund_in_store(&self, grants: &[Grant<'_>]) -> impl Future<Output = ()> + Send + use<S, F> {
         let (refunded, outage) = (self.store.refund(grants), self.outage.clone());
+        let lost = Arc::clone(&self.lost);
         let to_keep = ToKeep::new(self.kept.as_ref(), || kept::refunds(grants));
         async move {
             let answer = refunded.await;
             outage.record(&answer);
-            if answer.is_err_and(|error| error.executed_nothing()) {
-                to_keep.keep();
+            if let Err(error) = answer
+                && !(error.executed_nothing() && to_keep.keep())
+            {
+                lost.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
@@ -298,7 +315,22 @@ impl<S: Store, F: Substitute> Store for Answering<S, F> {
     /// Nothing watches it: what is dropped in shadow is no outage.
     fn in_shadow(&self) -> Answering<S, F> {
         let (store, substitute) = (self.store.in_shadow(), self.substitute.in_shadow());
-        Answering { store, substitute, outage: Outage::unwatched(), kept: None }
+        Answering { store, substitute, outage: Outage::unwatched(), kept: None, lost: Arc::default() }
+    }
+
+    /// Waits until no correction is [kept](Answering::keep_corrections) any more.
+    fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<S, F> {
+        let (until, store, kept) = (timer_after(limit), self.store.close(limit), self.kept.clone());
+        let (lost, before) = (Arc::clone(&self.lost), self.lost.load(Ordering::Relaxed));
+        async move {
+            if let Some(kept) = &kept {
+                let _ = timeout_at(until, kept.sent()).await;
+            }
+            let mut unsent = store.await;
+            let waiting = kept.map_or(0, |kept| kept.counts().waiting as u64);
+            unsent.corrections += lost.load(Ordering::Relaxed) - before + waiting;
+            unsent
+        }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

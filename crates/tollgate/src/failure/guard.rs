@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_core::{
     BlockStart, Check, End, Grant, Key, Policy, PolicyError, RenewalReport, Reply, SentClaims, Settled,
-    Share, Store, StoreError, Times, Verdict,
+    Share, Store, StoreError, Times, Unsent, Verdict,
 };
 
 use super::guard_error::GuardError;
@@ -179,6 +179,10 @@ impl<S: Store> Store for Guarded<S> {
     /// Its checks neither open the circuit nor are probes.
     fn in_shadow(&self) -> Guarded<S> {
         Guarded { store: self.store.in_shadow(), is_in_shadow: true, ..self.clone() }
+    }
+
+    fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<S> {
+        self.store.close(limit)
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

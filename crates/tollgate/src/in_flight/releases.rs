@@ -52,6 +52,11 @@ impl Releases {
         self.releasing(digests.filter_map(|digest| Some((digest, keys.get(&digest)?))))
     }
 
+    /// How many releases are on their way now.
+    pub(super) fn unanswered(&self) -> u64 {
+        self.lock().values().map(|of_key| of_key.sent - *of_key.done.borrow()).sum()
+    }
+
     /// All releases that are on their way now, if there are any.
     pub(super) fn all_on_their_way(&self) -> Option<Releasing> {
         self.releasing(self.lock().iter().map(|(digest, of_key)| (*digest, of_key)))

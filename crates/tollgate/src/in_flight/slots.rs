@@ -205,6 +205,11 @@ impl SlotBook {
         self.held.all()
     }
 
+    /// How many releases are on their way.
+    pub(crate) fn unanswered(&self) -> u64 {
+        self.releases.unanswered()
+    }
+
     /// Ends all slots that have a time to live, and waits until the store has answered each release
     /// of this process.
     pub(crate) async fn give_back(&self) {

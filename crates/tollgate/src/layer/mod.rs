@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
-use tollgate_core::{Policy, Quota, Share, Store};
+use tollgate_core::{Policy, Quota, Share, Store, Unsent};
 use tower_layer::Layer;
 
 use crate::answer::IntoAnswer;
@@ -425,6 +425,30 @@ where
     /// [`until_ready`]: crate::RequestLimiter::until_ready
     pub fn replace(&self, rules: impl IntoRules) -> Result<RuleChanges, SetupError> {
         self.live.replace(rules)
+    }
+
+    /// Ends this layer, its clones and all services that they made, when the process stops: see
+    /// [`Limiter::close`](crate::Limiter::close). Requests that come later are answered 503.
+    ///
+    /// Await it after the server has ended its requests, or after the time that they get: [the
+    /// chapter on requests in flight](crate::guide::in_flight#when-a-server-stops) has a whole
+    /// server.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let layer = RateLimitLayer::per_ip(Quota::per_minute(100));
+    /// // Serve with a clone of `layer`. At the end:
+    /// let unsent = layer.close(Duration::from_secs(2)).await;
+    /// if !unsent.is_nothing() {
+    ///     eprintln!("{unsent}");
+    /// }
+    /// # }
+    /// ```
+    pub async fn close(&self, limit: Duration) -> Unsent {
+        self.live.close(limit).await
     }
 
     /// Returns the version of the rules: 1 at first, and one more with each

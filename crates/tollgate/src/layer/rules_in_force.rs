@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::RateLimitLayer;
+use crate::plan::Switch;
 use crate::rule::Rule;
 
 /// The rules that a layer has now, to be serialized for operators: see
@@ -90,7 +91,7 @@ impl<S> RateLimitLayer<S> {
         let plan = decider.plan();
         RulesInForce {
             version: plan.version(),
-            enabled: !plan.is_off(),
+            enabled: plan.switch() == Switch::On,
             rules: plan.rules().map(RuleInForce::of).collect(),
             slots_held: decider.engine.slots_held(),
             blocks_started: decider.engine.blocks_started(),

@@ -8,7 +8,7 @@ use super::question::Question;
 use crate::decision::{Denial, Report};
 use crate::errors::{Reason, SetupError};
 use crate::extract::Head;
-use crate::plan::{Ask, Asks, RuleNumber};
+use crate::plan::{Ask, Asks, RuleNumber, Switch};
 use crate::rule::Limit;
 use crate::store::NeverFails;
 
@@ -16,7 +16,7 @@ impl<S> Decider<S> {
     /// What a caller asks of all policies, with one key and cost.
     pub(crate) fn asks(&self, key: Option<&Key>, cost: u64) -> Result<Asks, Denial> {
         let plan = self.plan();
-        if plan.is_off() {
+        if !self.asks_rules()? {
             return Ok(Asks::new());
         }
         let Some(key) = key.filter(|key| !key.is_empty()) else {
@@ -27,6 +27,18 @@ impl<S> Decider<S> {
         let of = |rule| if plan.own(rule).is_in_flight() { cost.min(1) } else { cost };
         let ask = |rule: RuleNumber| Ask { policy: rule.into(), key: key.clone(), cost: of(rule) };
         Ok(plan.with_blocks(plan.enforced().map(ask).collect()))
+    }
+
+    /// Whether the rules are asked at all. If not, every request passes, or none.
+    fn asks_rules(&self) -> Result<bool, Denial> {
+        match self.plan().switch() {
+            Switch::On => Ok(true),
+            Switch::Off => Ok(false),
+            Switch::Stopping => {
+                let report = Report::new(self.plan(), [], Verdict::without_statuses(0));
+                Err(Denial::new(Reason::Stopping, report))
+            }
+        }
     }
 
     /// The denial of a request by this rule, about which no store is asked.
@@ -52,8 +64,10 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         if let Some(two) = each.windows(2).find(|two| two[0].0 == two[1].0) {
             return Err(SetupError::AskedTwice(two[0].1.policy.to_owned()));
         }
-        if plan.is_off() {
-            return Ok(Ok(Asks::new()));
+        match self.asks_rules() {
+            Ok(true) => {}
+            Ok(false) => return Ok(Ok(Asks::new())),
+            Err(denial) => return Ok(Err(denial)),
         }
         if let Some((rule, _)) = each.iter().find(|(_, question)| question.key.is_empty()) {
             return Ok(Err(self.refused_by(*rule, Reason::NoKey)));
@@ -75,6 +89,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// What a request asks of each rule that applies to it.
     pub(crate) fn asks_of(&self, head: &Head<'_>) -> Result<Asks, Denial> {
+        if !self.asks_rules()? {
+            return Ok(Asks::new());
+        }
         let supports = |policy: &Policy| self.supports(policy);
         self.plan().ask(head, supports).map_err(|(rule, reason)| self.refused_by(rule, reason))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tollgate_core::{Reply, Store, Times, Verdict, Wait};
 
 use super::asking::{Admission, Asking, BoxedAsking};
@@ -26,9 +26,6 @@ const LONGEST_RELEASE: Duration = Duration::from_secs(1);
 /// The pause in which the first caller asks for a slot, which another process may have released. A
 /// release of this process ends it.
 const SLOT_PAUSE: Duration = Duration::from_millis(200);
-
-/// The pause between two looks for claims that are not answered yet.
-const CLAIMS_LOOK: Duration = Duration::from_millis(10);
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// [`Decider::begin`] of a request that asks for slots.
@@ -134,14 +131,6 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     #[inline]
     pub(super) fn claims(&self, asks: &[Ask]) -> bool {
         self.plan().needs().slots && asks.iter().any(|ask| self.plan().is_slot(ask))
-    }
-
-    /// Releases the slots of this process: see `Limiter::give_back`.
-    pub(super) async fn give_back(&self) {
-        self.engine.slots.give_back().await;
-        while self.engine.store.sent_claims().is_some_and(|claims| claims.unanswered() > 0) {
-            sleep(CLAIMS_LOOK).await;
-        }
     }
 
     /// Listens to releases of the slot that is lacking.

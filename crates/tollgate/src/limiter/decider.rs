@@ -22,7 +22,7 @@ use crate::errors::SetupError;
 use crate::extract::Head;
 use crate::in_flight::Slot;
 use crate::memory::MemoryStore;
-use crate::plan::{Ask, Asks, Plan};
+use crate::plan::{Ask, Asks, Plan, Switch};
 use crate::store::NeverFails;
 
 /// An engine, the plan by which it decides, and how a layer answers. A request that waits shares
@@ -55,8 +55,8 @@ impl<S> Decider<S> {
         observers: Observers,
         answers: Arc<AnswerOptions>,
     ) -> Decider<S> {
-        let store = engine.cold.clone();
-        Decider { engine: Arc::new(engine), in_force: Arc::new(InForce { plan, observers, store }), answers }
+        let in_force = InForce::new(plan, observers, engine.cold.clone(), &engine.under_way);
+        Decider { engine: Arc::new(engine), in_force: Arc::new(in_force), answers }
     }
 
     #[inline]
@@ -106,14 +106,15 @@ impl<S> Decider<S> {
         Decider { engine: Arc::new(engine), ..self.clone() }
     }
 
-    /// The same rules, switched on or off.
-    pub(super) fn switched(&self, on: bool) -> Decider<S> {
-        self.by(Arc::new(self.plan().switched(on)), self.observers().clone())
+    /// The same rules, switched otherwise.
+    pub(super) fn switched(&self, switch: Switch) -> Decider<S> {
+        self.by(Arc::new(self.plan().switched(switch)), self.observers().clone())
     }
 
     /// The same engine, by this plan.
     fn by(&self, plan: Arc<Plan>, observers: Observers) -> Decider<S> {
-        let in_force = InForce { plan, observers, store: self.engine.cold.clone() };
+        let engine = &self.engine;
+        let in_force = InForce::new(plan, observers, engine.cold.clone(), &engine.under_way);
         Decider { in_force: Arc::new(in_force), ..self.clone() }
     }
 

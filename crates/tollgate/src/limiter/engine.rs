@@ -14,6 +14,7 @@ use crate::errors::SetupError;
 use crate::in_flight::SlotBook;
 use crate::plan::Plan;
 use crate::store::{ColdStore, NeverFails};
+use crate::time::under_way::UnderWay;
 
 /// The store, and what this process keeps of its callers. It outlives every plan.
 #[derive(Clone, Debug)]
@@ -27,6 +28,7 @@ pub(crate) struct Engine<S> {
     pub(super) slots: Arc<SlotBook>,
     pub(super) denials: Arc<DenialCounts>,
     pub(super) shadow: Arc<Shadow<S>>,
+    pub(super) under_way: UnderWay,
 }
 
 /// How many checks of a limiter wait for the store at most. Others are dropped, and observers see
@@ -70,6 +72,7 @@ impl<S: Store<Error: NeverFails>> Engine<S> {
             slots: Arc::new(SlotBook::new(&cold)),
             shadow: Arc::new(Shadow::new()),
             denials: Arc::new(DenialCounts::new()),
+            under_way: UnderWay::default(),
             queues: WaitQueues::new(),
             waits_for_store,
             cold,

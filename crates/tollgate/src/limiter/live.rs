@@ -14,7 +14,7 @@ use super::decider::Decider;
 use super::made_per_request::Decided;
 use crate::decision::InForce;
 use crate::errors::SetupError;
-use crate::plan::Plan;
+use crate::plan::{Plan, Switch};
 use crate::rule::{IntoRules, Rule};
 use crate::store::NeverFails;
 
@@ -58,14 +58,22 @@ impl<S> Live<S> {
     }
 
     pub(crate) fn is_enabled(&self) -> bool {
-        !self.load().plan().is_off()
+        self.load().plan().switch() == Switch::On
     }
 
     /// Switches the rules on or off.
     pub(crate) fn set_enabled(&self, enabled: bool) {
+        self.switch(if enabled { Switch::On } else { Switch::Off });
+    }
+
+    /// Switches the rules, unless the process stops.
+    pub(super) fn switch(&self, switch: Switch) {
         loop {
             let earlier = self.load_full();
-            if enabled != earlier.plan().is_off() || self.swap(&earlier, Arc::new(earlier.switched(enabled)))
+            let now = earlier.plan().switch();
+            if now == switch
+                || now == Switch::Stopping
+                || self.swap(&earlier, Arc::new(earlier.switched(switch)))
             {
                 return;
             }

@@ -6,6 +6,7 @@ mod blocks;
 pub(crate) mod changes;
 mod charges;
 mod claim;
+mod close;
 mod credit;
 mod debit;
 pub(crate) mod decider;
@@ -407,20 +408,6 @@ where
     /// Returns whether the policies are [switched on](Limiter::set_enabled), as they are at first.
     pub fn is_enabled(&self) -> bool {
         self.live.is_enabled()
-    }
-
-    /// Releases the slots that requests of this process hold of policies of [requests in
-    /// flight](Policy::in_flight), and waits until the store has answered. For a process that stops
-    /// and does not wait for its requests: other processes need not wait for the end of their times
-    /// to live. The requests find their [`Slot`](crate::Slot) lost.
-    ///
-    /// It also waits for claims that were sent and not answered, whose callers have gone: what they
-    /// are granted is given back.
-    ///
-    /// Slots of a store in memory end with the process. Bound the wait by a timeout: the store may
-    /// be silent.
-    pub async fn give_back(&self) {
-        self.live.load_full().give_back().await;
     }
 
     /// Forgets what `key` has used of every policy. Requests that hold a [slot](crate::Slot) go on,

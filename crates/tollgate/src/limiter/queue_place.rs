@@ -27,7 +27,14 @@ impl QueuePlace {
 impl Drop for QueuePlace {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
-        self.home.end(|| permit.give_back());
+        let begun = permit.in_force.under_way.begin();
+        self.home.end(|| {
+            let refund = permit.give_back();
+            async move {
+                let _begun = begun;
+                refund.await
+            }
+        });
     }
 }
 

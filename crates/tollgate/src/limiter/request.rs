@@ -201,12 +201,6 @@ where
         self.live.is_enabled()
     }
 
-    /// Releases the slots that requests of this process hold: see
-    /// [`Limiter::give_back`](crate::Limiter::give_back).
-    pub async fn give_back(&self) {
-        self.live.load_full().give_back().await;
-    }
-
     /// Forgets what `key` has used of every rule, in all of its tiers. Do not
     /// [refund](Permit::refund) a permit from before: that would return what others were
     /// charged since.

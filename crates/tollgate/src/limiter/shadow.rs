@@ -84,8 +84,9 @@ impl<S: Store<Error: NeverFails>> ShadowCheck<S> {
         observers.verdict(plan, asks, verdict, *since);
         if !verdict.is_granted() && plan.needs().blocks {
             let in_shadow = || {
-                let (plan, observers) = (Arc::clone(plan), observers.clone());
-                Arc::new(InForce { plan, observers, store: decider.engine.cold_store(true) })
+                let store = decider.engine.cold_store(true);
+                let under_way = &decider.engine.under_way;
+                Arc::new(InForce::new(Arc::clone(plan), observers.clone(), store, under_way))
             };
             let denial = Denial::of(decider.report(asks, verdict));
             decider.engine.shadow.denials.note(in_shadow, &denial, asks);

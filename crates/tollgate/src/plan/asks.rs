@@ -48,9 +48,6 @@ impl Plan {
     ) -> Result<Asks, (RuleNumber, Reason)> {
         // Few rules apply to one request, and most plans have one.
         let mut asks = Asks::with_capacity(self.enforced.min(4));
-        if self.is_off() {
-            return Ok(asks);
-        }
         let ask = |rule| {
             if let Some(ask) = self.ask_of(rule, head, &supports).map_err(|reason| (rule, reason))? {
                 asks.push(ask);

@@ -30,8 +30,7 @@ use path_index::PathIndex;
 pub(crate) struct Plan {
     /// 1, or one more than that of the plan that it replaced.
     version: u64,
-    /// Whether its rules are left out, for all requests.
-    is_off: bool,
+    switch: Switch,
     /// Those that are enforced, followed by those in shadow.
     rules: Box<[PlannedRule]>,
     enforced: usize,
@@ -46,6 +45,16 @@ pub(crate) struct Plan {
     /// The rules that correct their charges.
     correcting: Box<[RuleNumber]>,
     needs: Needs,
+}
+
+/// Whether the rules of a plan are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Switch {
+    On,
+    /// All requests pass.
+    Off,
+    /// All requests are refused, since the process stops.
+    Stopping,
 }
 
 #[derive(Clone, Debug)]
@@ -174,7 +183,7 @@ impl Plan {
         }
         Ok(Plan {
             version: 1,
-            is_off: false,
+            switch: Switch::On,
             rules: planned.into(),
             enforced,
             policies: policies.into(),
@@ -188,17 +197,28 @@ impl Plan {
 
     /// The plan that replaces an earlier one.
     pub(crate) fn after(self, earlier: &Plan) -> Plan {
-        Plan { version: earlier.version + 1, is_off: earlier.is_off, ..self }
+        Plan { version: earlier.version + 1, ..self }.by(earlier.switch)
     }
 
-    /// The same plan, switched on or off.
-    pub(crate) fn switched(&self, on: bool) -> Plan {
-        Plan { version: self.version + 1, is_off: !on, ..self.clone() }
+    /// The same plan, switched otherwise.
+    pub(crate) fn switched(&self, switch: Switch) -> Plan {
+        Plan { version: self.version + 1, ..self.clone() }.by(switch)
+    }
+
+    fn by(self, switch: Switch) -> Plan {
+        // `lone` does not refuse, so every request has to make its asks.
+        let lone_key = self.needs.lone_key && switch != Switch::Stopping;
+        Plan { switch, needs: Needs { lone_key, ..self.needs }, ..self }
+    }
+
+    #[inline]
+    pub(crate) fn switch(&self) -> Switch {
+        self.switch
     }
 
     #[inline]
     pub(crate) fn is_off(&self) -> bool {
-        self.is_off
+        self.switch == Switch::Off
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -249,7 +269,7 @@ impl Plan {
     /// Whether there are rules in shadow.
     #[inline]
     pub(crate) fn has_shadow(&self) -> bool {
-        self.enforced < self.rules.len() && !self.is_off
+        self.enforced < self.rules.len() && !self.is_off()
     }
 
     #[inline]

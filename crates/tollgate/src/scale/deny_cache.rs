@@ -8,7 +8,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{
     After, BlockStart, Check, Clock, End, Grant, Key, Policy, PolicyError, Quota, RenewalReport, Reply,
-    SentClaims, Settled, Share, Source, Stamp, Status, Store, Then, Times, Timestamp, Verdict, Wait,
+    SentClaims, Settled, Share, Source, Stamp, Status, Store, Then, Times, Timestamp, Unsent, Verdict, Wait,
 };
 
 use crate::table::digest::Digest;
@@ -400,6 +400,10 @@ impl<S: Store> Store for DenyCache<S> {
     fn in_shadow(&self) -> DenyCache<S> {
         let clock = self.denials.clock().clone();
         DenyCache::new(self.store.in_shadow(), self.capacity).clock(clock)
+    }
+
+    fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<S> {
+        self.store.close(limit)
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

@@ -48,7 +48,7 @@
 //! - **A lease that arrives late is refunded.** Fetches and refunds outlive the
 //!   [timeout](crate::StoreExt::timeout) of requests. They end when the store itself gives up.
 //! - **A process that is killed loses at most *C* units of a key.** It never spends them twice. A
-//!   process that ends with [`Leases::give_back`] loses none.
+//!   process that [closes](crate::RateLimitLayer::close) its layer loses none.
 //! - **A [block](tollgate_core::Policy::block_after) that another process starts** is heeded when
 //!   what this process holds ends, so after *d* at most. One that this process starts is heeded at
 //!   once.

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub use tollgate_core::{
     After, BlockStart, Boundaries, BoxStore, Check, End, ErrorKind, Grant, OwnedCheck, Renewal,
     RenewalReport, Reply, SentClaims, Settled, Source, Stamp, Status, Store, StoreError, Then, Times,
-    UnansweredClaims, Verdict, credit, renewals, settle,
+    UnansweredClaims, Unsent, Verdict, credit, renewals, settle,
 };
 
 use tollgate_core::Share;

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::sleep;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 use tollgate_core::{Clock, Key, Policy, Store, StoreError};
 
 use crate::time::ending::{Home, begun};
@@ -34,6 +35,8 @@ pub(super) struct KeptCorrections<S> {
     backlog: Mutex<Backlog>,
     clock: Clock,
     home: Home,
+    /// Ends a pause.
+    hurry: Notify,
 }
 
 /// The corrections of an operation that is on its way, if the store keeps them.
@@ -56,7 +59,7 @@ impl<S: Store> ToKeep<S> {
 impl<S: Store> KeptCorrections<S> {
     pub(super) fn new(store: S, most: usize) -> Arc<KeptCorrections<S>> {
         let (backlog, clock) = (Mutex::default(), Clock::system());
-        Arc::new(KeptCorrections { store, most, backlog, clock, home: Home::here() })
+        Arc::new(KeptCorrections { store, most, backlog, clock, home: Home::here(), hurry: Notify::new() })
     }
 
     /// Keeps corrections, or none of them if there is no room for all. Whether they are kept.
@@ -66,12 +69,26 @@ impl<S: Store> KeptCorrections<S> {
         if !backlog.add(corrections, now, self.most) {
             return false;
         }
+        self.begin_to_send(&mut backlog);
+        true
+    }
+
+    /// Starts a task that sends what is kept, if none does.
+    fn begin_to_send(self: &Arc<Self>, backlog: &mut Backlog) {
         if !backlog.is_being_sent() {
             let runtime = Handle::try_current().ok().or_else(|| self.home.runtime().cloned());
             let sending = send_until_empty(Arc::downgrade(self));
             backlog.sent_by(runtime.map(|runtime| runtime.spawn(sending)));
         }
-        true
+    }
+
+    /// Sends what is kept without long pauses, until nothing is.
+    pub(super) async fn sent(self: &Arc<Self>) {
+        while self.counts().waiting > 0 {
+            self.begin_to_send(&mut self.backlog());
+            self.hurry.notify_one();
+            sleep(FIRST_PAUSE).await;
+        }
     }
 
     /// Forgets the corrections of policies and a key, whose usage is reset.
@@ -122,7 +139,9 @@ impl<S> KeptCorrections<S> {
 async fn send_until_empty<S: Store>(kept: Weak<KeptCorrections<S>>) {
     let mut pause = FIRST_PAUSE;
     loop {
-        sleep(pause).await;
+        let Some(hurry) = kept.upgrade() else { return };
+        let _ = timeout(pause, hurry.hurry.notified()).await;
+        drop(hurry);
         let Some(kept) = kept.upgrade() else { return };
         pause = if kept.send().await { FIRST_PAUSE } else { (2 * pause).min(LONGEST_PAUSE) };
         if kept.backlog().stops_if_empty() {

@@ -78,6 +78,11 @@ impl Agenda {
         self.change(|state| if state.retry <= time { mem::take(&mut state.unrefunded) } else { Vec::new() })
     }
 
+    /// The units that are refunded again.
+    pub(super) fn kept_units(&self) -> u64 {
+        lock(&self.state).unrefunded.iter().map(|(_, unspent)| u64::from(unspent.units)).sum()
+    }
+
     /// Drops the units of a key that were kept.
     pub(super) fn forget(&self, of: &Digest) {
         self.change(|state| state.unrefunded.retain(|(kept, _)| kept != of));

@@ -10,10 +10,10 @@ use super::account::{Account, Fetch, Granted, Spent, Unspent};
 use super::agenda::Agenda;
 use super::settings::Lease;
 use super::stats::{HeldLease, LeaseStats};
-use super::underway::Underway;
 use crate::table::Table;
 use crate::table::digest::Digest;
 use crate::table::sharded::Sharded;
+use crate::time::under_way::UnderWay;
 
 /// The demand for a key is remembered for so many lives of a lease after the last request.
 const REMEMBERED_LIVES: u32 = 8;
@@ -22,7 +22,7 @@ pub(super) struct Books {
     lease: Lease,
     accounts: Sharded<Account>,
     pub(super) agenda: Agenda,
-    pub(super) underway: Underway,
+    pub(super) under_way: UnderWay,
     /// Whether nothing is fetched any more.
     is_closed: AtomicBool,
     asked: AtomicU64,
@@ -30,6 +30,8 @@ pub(super) struct Books {
     fetched_units: AtomicU64,
     refunds: AtomicU64,
     refunded_units: AtomicU64,
+    /// Units whose refund is on its way.
+    returning_units: AtomicU64,
 }
 
 impl Books {
@@ -42,13 +44,14 @@ impl Books {
             accounts: Sharded::new(lease.max_keys, lease.clock.clone()),
             agenda: Agenda::new(lease.life),
             lease,
-            underway: Underway::new(),
+            under_way: UnderWay::default(),
             is_closed: AtomicBool::new(false),
             asked: AtomicU64::new(0),
             fetches: AtomicU64::new(0),
             fetched_units: AtomicU64::new(0),
             refunds: AtomicU64::new(0),
             refunded_units: AtomicU64::new(0),
+            returning_units: AtomicU64::new(0),
         }
     }
 
@@ -166,7 +169,20 @@ impl Books {
         self.refunds.fetch_add(unspent.len() as u64, Ordering::Relaxed);
         self.refunded_units.fetch_add(units, Ordering::Relaxed);
         unspent.extend(self.agenda.take_kept(by).into_iter().map(|(_, unspent)| unspent));
+        let units = unspent.iter().map(|unspent| u64::from(unspent.units)).sum();
+        self.returning_units.fetch_add(units, Ordering::Relaxed);
         unspent
+    }
+
+    /// The refund of these units was answered.
+    pub(super) fn answered(&self, unspent: &Unspent) {
+        self.returning_units.fetch_sub(unspent.units.into(), Ordering::Relaxed);
+    }
+
+    /// Units that the store has not got back, as far as this process knows.
+    pub(super) fn not_returned(&self) -> u64 {
+        let returning = self.returning_units.load(Ordering::Relaxed);
+        self.stats().held_units + self.agenda.kept_units() + returning
     }
 
     /// Keeps units for another refund, because nothing of the first was executed.
@@ -180,7 +196,7 @@ impl Books {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Count what is [under way](Underway::begin) before: a stop closes the books first, and then
+    /// Count what is [under way](UnderWay::begin) before: a stop closes the books first, and then
     /// waits for that.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)

@@ -14,7 +14,7 @@ impl<S: Store> Leases<S> {
     pub(super) fn fetch(&self, policy: &Policy, key: &Key, left: Option<u64>) {
         // A lease has to be given back in time, which needs a runtime.
         let Ok(runtime) = Handle::try_current() else { return };
-        let begun = self.books.underway.begin();
+        let begun = self.books.under_way.begin();
         if self.books.is_closed() {
             return;
         }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::time::timeout_at;
 use tollgate_core::{
     After, Algorithm, BlockStart, Check, End, Grant, Key, Policy, PolicyError, RenewalReport, Reply,
-    SentClaims, Settled, Share, Source, Status, Store, Then, Times, Verdict, Wait,
+    SentClaims, Settled, Share, Source, Status, Store, Then, Times, Unsent, Verdict, Wait,
 };
 
 use super::books::Books;
 use super::settings::Lease;
 use super::stats::{HeldLease, LeaseStats};
+use crate::time::ending::{EndPhase, Home};
+use crate::time::timer_after;
 
 /// A [`Store`] that answers most checks of busy keys from leases: see
 /// [`StoreExt::leased`](crate::StoreExt::leased).
@@ -288,6 +291,25 @@ impl<S: Store> Store for Leases<S> {
     /// With books of its own, so that its keys push out no others.
     fn in_shadow(&self) -> Leases<S> {
         Leases::new(self.store.in_shadow(), self.books.settings().clone())
+    }
+
+    /// Gives unspent units back: those of a process that stops without it stay charged. From then
+    /// on the store decides each request. While the store is unreachable, it is asked again each
+    /// second, in a task that goes on after `limit`.
+    fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<S> {
+        let (until, store, books) = (timer_after(limit), self.store.close(limit), Arc::clone(&self.books));
+        let leases = self.clone();
+        let ending = Home::here().end(|| leases.give_back());
+        async move {
+            match ending {
+                EndPhase::Done(()) => {}
+                EndPhase::Task(task) => _ = timeout_at(until, task).await,
+                EndPhase::Alone(end) => end.await,
+            }
+            let mut unsent = store.await;
+            unsent.leased_units += books.not_returned();
+            unsent
+        }
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {

@@ -10,7 +10,6 @@ mod leases;
 mod returns;
 mod settings;
 mod stats;
-mod underway;
 
 pub use leases::Leases;
 pub use settings::Lease;

@@ -1,7 +1,5 @@
 //! How units go back to the store: when leases end, and when a process stops.
 
-use std::future::Future;
-
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tollgate_core::{Grant, Store, StoreError};
@@ -18,33 +16,16 @@ impl<S: Store> Leases<S> {
     /// Gives all unspent units back to the store, and waits until it has them. From then on the
     /// store decides each request.
     ///
-    /// Await it when a process stops, after its last request. Units of a process that stops without
-    /// it stay charged. It also waits for fetches and refunds that are on their way. While the
-    /// store is unreachable, it tries again each second for a minute. So limit its time:
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::{Lease, MemoryStore, StoreExt};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let redis = MemoryStore::new();
-    /// let leased = redis.leased(Lease::default());
-    /// let store = leased.clone().deny_cache(100_000).fail_open();
-    /// // Serve with `store`. At the end:
-    /// let _ = tokio::time::timeout(Duration::from_secs(5), leased.give_back()).await;
-    /// # }
-    /// ```
-    pub fn give_back(&self) -> impl Future<Output = ()> + Send + 'static {
-        let this = self.clone();
-        async move {
-            this.books.close();
-            loop {
-                this.return_units().await;
-                this.books.underway.ended().await;
-                match this.books.agenda.next(this.books.now()) {
-                    Some(wait) => sleep(wait).await,
-                    None => return,
-                }
+    /// It also waits for fetches and refunds that are on their way. While the store is unreachable,
+    /// it tries again each second for a minute.
+    pub(super) async fn give_back(self) {
+        self.books.close();
+        loop {
+            self.return_units().await;
+            self.books.under_way.ended().await;
+            match self.books.agenda.next(self.books.now()) {
+                Some(wait) => sleep(wait).await,
+                None => return,
             }
         }
     }
@@ -75,7 +56,7 @@ impl<S: Store> Leases<S> {
     /// Refunds what leases that have ended did not spend. Units are kept for another refund only if
     /// nothing of the first was executed.
     async fn return_units(&self) {
-        let _begun = self.books.underway.begin();
+        let _begun = self.books.under_way.begin();
         let send = |Unspent { policy, key, units, stamp, .. }: &Unspent| {
             let grant = Grant { policy, key, units: (*units).into(), stamp: *stamp, share: None };
             self.patient.refund(&[grant])
@@ -90,7 +71,9 @@ impl<S: Store> Leases<S> {
                 return;
             }
             for (refund, unspent) in sent {
-                if refund.wait().await.is_err_and(|error| error.executed_nothing()) {
+                let answer = refund.wait().await;
+                self.books.answered(&unspent);
+                if answer.is_err_and(|error| error.executed_nothing()) {
                     self.books.keep(unspent);
                 }
             }

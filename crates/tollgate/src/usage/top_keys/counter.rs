@@ -1,11 +1,12 @@
 //! The store that is counted.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{
     After, BlockStart, Check, End, Grant, Key, OwnedCheck, Policy, PolicyError, RenewalReport, Reply,
-    SentClaims, Settled, Share, Store, Then, Times, UsageLog, Verdict,
+    SentClaims, Settled, Share, Store, Then, Times, Unsent, UsageLog, Verdict,
 };
 
 use super::book::Book;
@@ -106,6 +107,10 @@ impl<S: Store> Store for UsageCounter<S> {
 
     fn in_shadow(&self) -> UsageCounter<S> {
         UsageCounter { store: self.store.in_shadow(), is_in_shadow: true, ..self.clone() }
+    }
+
+    fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<S> {
+        self.store.close(limit)
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
