@@ -1,6 +1,7 @@
 //! The README of the repository: the code in its table. Its code blocks are doctests
 //! of `examples/src/lib.rs`.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Router;
@@ -10,6 +11,7 @@ use http::StatusCode;
 use tollgate::calendar::CalendarWindow;
 use tollgate::calls::CallLimitLayer;
 use tollgate::extract::{ClientIp, KeyExtractor, PeerIp, extension, extension_ref, matched_path};
+use tollgate::jobs::{JobId, JobPolicy, JobTake, Jobs, MemoryJobs};
 use tollgate::{
     Charge, Denial, Head, Key, Limit, Limiter, Permit, Policy, PolicyExt, Question, Quota, RateLimitLayer,
     Report, Rule, SetupError, Slot,
@@ -134,6 +136,17 @@ fn of_row(rule: Rule) -> Rule {
     rule.quota(|head: &Head<'_>, _: &Key| row(head))
 }
 
+async fn job(
+    store: MemoryJobs,
+    longest: Duration,
+    key: Key,
+    id: JobId<'_>,
+    time: Duration,
+) -> Result<JobTake, Infallible> {
+    let jobs = Jobs::new(JobPolicy::new("exports", 2, longest), store);
+    jobs.take(&key, id, time).await
+}
+
 async fn by_row(limiter: Limiter, key: Key, row: Limit) -> Result<Permit, Denial> {
     limiter.check_each(&[Question::new("api", &key, 1).limit(row)]).await
 }
@@ -151,7 +164,7 @@ fn log_in(policy: Policy, time: Duration) -> Policy {
 #[test]
 fn the_code_in_the_table_compiles() {
     let _ = (keys, settings, shadow, in_flight, calendar, export, work, layers, jobs, client, grpc, log_in);
-    let _ = (of_row, by_row, change);
+    let _ = (of_row, job, by_row, change);
     let this_file = without_blanks(THIS_FILE);
     let table = README.lines().skip_while(|line| !line.contains("| write … |")).skip(2);
     let rows: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();
