@@ -23,6 +23,9 @@ use tollgate::jobs::{JobId, JobPolicy, JobStore, JobTake, Jobs, MemoryJobs};
 /// As long as a worker may be silent. It renews its job before that.
 const SILENCE: Duration = Duration::from_secs(60);
 
+/// No job is held for longer, however often it is renewed.
+const LONGEST: Duration = Duration::from_secs(6 * 3_600);
+
 /// A worker asks for a job: 201 with the attempt, or 429.
 async fn take<S: JobStore>(
     State(jobs): State<Jobs<S>>,
@@ -106,7 +109,7 @@ fn as_json(value: &Value) -> impl IntoResponse + use<> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // For a fleet: `RedisStore::connect(url).await?` in the place of `MemoryJobs::new()`.
-    let app = app(Jobs::new(JobPolicy::new("jobs", 2, SILENCE), MemoryJobs::new()));
+    let app = app(Jobs::new(JobPolicy::new("jobs", 2, LONGEST), MemoryJobs::new()));
 
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:3000".to_owned());
     let listener = TcpListener::bind(address).await?;

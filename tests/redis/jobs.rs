@@ -61,18 +61,19 @@ impl Oracle {
             let first = ends.filter(|end| *end > now && counting(*end) < policy.limit()).min().unwrap();
             return JobTake::Full { retry_after: Duration::from_micros(first - now) };
         }
+        let is_new = !self.takes.iter().any(|take| take.id == id && !take.lingers);
         self.takes.retain(|take| take.id != id);
         self.latest = now.max(self.latest + 1);
         let end = now + micros(policy.held_for(time));
         let (id, attempt) = (id.to_owned(), self.latest);
         self.takes.push(Take { id, attempt, taken: now, end, lingers: false });
-        JobTake::Held { attempt, until: Timestamp::from_micros(end) }
+        JobTake::Held { attempt, until: Timestamp::from_micros(end), is_new }
     }
 
     fn renew(&mut self, policy: &JobPolicy, now: u64, id: &str, attempt: u64, time: Duration) -> Option<u64> {
         let is_meant = |take: &&mut Take| take.id == id && take.attempt == attempt;
         let take = self.takes.iter_mut().find(is_meant).filter(|take| take.end > now && !take.lingers)?;
-        (take.taken, take.end) = (now, now + micros(policy.held_for(time)));
+        take.end = (now + micros(policy.held_for(time))).min(take.taken + micros(policy.longest()));
         Some(take.end)
     }
 

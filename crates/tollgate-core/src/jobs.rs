@@ -61,7 +61,9 @@ impl JobPolicy {
     }
 
     /// Counts a job for this long after its release, so that the limit is one of jobs that run or
-    /// ran lately. Never beyond the longest time from when it was taken last. The default is zero.
+    /// ran lately. Never beyond the longest time since it was taken. The default is zero.
+    ///
+    /// An id that lingers can be taken again, and is one job then. So give each run an id.
     #[must_use]
     pub fn linger(self, time: Duration) -> JobPolicy {
         JobPolicy { linger: time.min(self.longest()), ..self }
@@ -77,7 +79,7 @@ impl JobPolicy {
         self.quota.limit()
     }
 
-    /// The longest time for which a job is held.
+    /// The longest time for which a job is held since it was taken, however often it is renewed.
     pub fn longest(&self) -> Duration {
         self.quota.window()
     }
@@ -144,6 +146,8 @@ pub enum JobTake {
         attempt: u64,
         /// When the slot is free again without a release, by the store's clock.
         until: Timestamp,
+        /// Whether no earlier take of this id held the job: `false` for a take that is repeated.
+        is_new: bool,
     },
     /// As many jobs as allowed are held.
     Full {
@@ -160,7 +164,7 @@ pub struct JobHolder {
     pub id: String,
     /// Its latest attempt.
     pub attempt: u64,
-    /// The time since it was taken last.
+    /// The time since this attempt took it. A renewal changes nothing of it.
     pub age: Duration,
     /// The time after which it does not count any more.
     pub ends_after: Duration,
@@ -199,8 +203,9 @@ pub trait JobStore: Clone + Send + Sync + 'static {
         time: Duration,
     ) -> impl Future<Output = Result<JobTake, Self::Error>> + Send;
 
-    /// Holds a job for [so long](JobPolicy::held_for) from now on, if this attempt is its latest
-    /// and was not released. Returns the new end, or `None`.
+    /// Holds a job for [so long](JobPolicy::held_for) from now on, but no longer than the [longest
+    /// time](JobPolicy::longest) since it was taken, if this attempt is its latest and was not
+    /// released. Returns the new end, or `None`.
     fn renew_job(
         &self,
         policy: &JobPolicy,
@@ -260,11 +265,12 @@ impl KeyJobs {
         if !self.jobs.contains_key(id.as_str()) && self.jobs.len() as u64 >= policy.limit() {
             return JobTake::Full { retry_after: self.first_end(policy, now).saturating_since(now) };
         }
+        let is_new = self.jobs.get(id.as_str()).is_none_or(|job| job.lingers);
         let attempt = now.as_micros().max(self.latest_attempt + 1);
         self.latest_attempt = attempt;
         let ends = now.saturating_add(policy.held_for(time));
         self.jobs.insert(id.as_str().into(), Job { attempt, taken: now, ends, lingers: false });
-        JobTake::Held { attempt, until: ends }
+        JobTake::Held { attempt, until: ends, is_new }
     }
 
     /// Renews a job: see [`JobStore::renew_job`].
@@ -277,7 +283,8 @@ impl KeyJobs {
         time: Duration,
     ) -> Option<Timestamp> {
         let job = self.jobs.get_mut(id.as_str()).filter(|job| job.is_held_by(attempt, now))?;
-        (job.taken, job.ends) = (now, now.saturating_add(policy.held_for(time)));
+        let last = job.taken.saturating_add(policy.longest());
+        job.ends = now.saturating_add(policy.held_for(time)).min(last);
         Some(job.ends)
     }
 
@@ -369,13 +376,26 @@ mod tests {
         let mut jobs = KeyJobs::default();
         let first = attempt(jobs.take(&policy, START, id("a"), HOUR / 2));
         let later = START.saturating_add(HOUR / 4);
-        let end = later.saturating_add(HOUR);
-        assert_eq!(jobs.renew(&policy, later, id("a"), first, 2 * HOUR), Some(end));
-        assert_eq!(jobs.holders(later)[0].attempt, first);
+        let longest = START.saturating_add(HOUR);
+        assert_eq!(jobs.renew(&policy, later, id("a"), first, HOUR), Some(longest));
+        assert_eq!((jobs.holders(later)[0].attempt, jobs.holders(later)[0].age), (first, HOUR / 4));
         let second = attempt(jobs.take(&policy, later, id("a"), HOUR));
         assert_eq!(jobs.renew(&policy, later, id("a"), first, HOUR), None, "a late worker");
         assert!(jobs.release(&policy, later, id("a"), Some(second)));
         assert_eq!(jobs.renew(&policy, later, id("a"), second, HOUR), None, "released");
+    }
+
+    #[test]
+    fn a_take_is_new_unless_it_is_repeated() {
+        let policy = JobPolicy::new("exports", 1, HOUR).linger(HOUR);
+        let mut jobs = KeyJobs::default();
+        let is_new = |jobs: &mut KeyJobs, now| {
+            matches!(jobs.take(&policy, now, id("a"), HOUR / 2), JobTake::Held { is_new: true, .. })
+        };
+        assert!(is_new(&mut jobs, START) && !is_new(&mut jobs, START));
+        assert!(jobs.release(&policy, START, id("a"), None));
+        assert!(is_new(&mut jobs, START), "it lingered");
+        assert!(is_new(&mut jobs, START.saturating_add(HOUR / 2)), "its time was over");
     }
 
     #[test]

@@ -5,10 +5,11 @@
 -- KEYS[2]  a hash: of each id its attempt, when it was taken, and 1 if it lingers. Under the empty
 --          id it has the latest attempt of all.
 -- ARGV     take, an id, the limit, the time and the longest time in microseconds.
---          renew, an id, an attempt, the time.
+--          renew, an id, an attempt, the time and the longest time.
 --          release, an id, an attempt or nothing, the longest time and the time to linger.
 --          holders.
--- RETURNS  take:     1, the attempt, when the job ends; or 0, and the time until the first ends.
+-- RETURNS  take:     1, the attempt, when the job ends, and 1 if the id was not held before, or 0;
+--                    without room 0, and the time until the first ends.
 --          renew:    when the job ends, or 0 if that attempt does not hold it.
 --          release:  1 if the job was held, otherwise 0.
 --          holders:  of each job its id, attempt, age, the time until it ends, and 1 if it lingers.
@@ -79,23 +80,29 @@ if operation == 'take' then
     expire()
     return { 0, tonumber(first[2]) - now }
   end
+  local is_new = 1
+  if end_of(id) > now then
+    local _, _, lingers = entry(id)
+    is_new = lingers
+  end
   local attempt = math.max(latest + 1, now)
   store(id, now + time, attempt, now, 0)
   call('HSET', KEYS[2], '', text_of(attempt))
   expire()
-  return { 1, attempt, now + time }
+  return { 1, attempt, now + time, is_new }
 end
 
 if operation == 'renew' then
-  local wanted, time = tonumber(ARGV[3]), tonumber(ARGV[4])
-  local attempt, _, lingers = entry(id)
+  local wanted, time, longest = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+  local attempt, taken, lingers = entry(id)
   if end_of(id) <= now or lingers == 1 or wanted ~= attempt then
     return 0
   end
+  local ends = math.min(now + time, taken + longest)
   expire()
-  store(id, now + time, attempt, now, 0)
+  store(id, ends, attempt, taken, 0)
   expire()
-  return now + time
+  return ends
 end
 
 if operation == 'release' then

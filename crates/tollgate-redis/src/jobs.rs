@@ -36,7 +36,10 @@ impl JobStore for RedisStore {
         let question = ["take", id.as_str(), &policy.limit().to_string(), &time, &longest].map(String::from);
         let answer: Vec<u64> = call(self, policy, key, question.to_vec()).await?;
         match answer[..] {
-            [1, attempt, until] => Ok(JobTake::Held { attempt, until: Timestamp::from_micros(until) }),
+            [1, attempt, until, is_new] => {
+                let until = Timestamp::from_micros(until);
+                Ok(JobTake::Held { attempt, until, is_new: is_new == 1 })
+            }
             [0, wait] => Ok(JobTake::Full { retry_after: Duration::from_micros(wait) }),
             _ => Err(Cause::Garbled.into()),
         }
@@ -50,8 +53,8 @@ impl JobStore for RedisStore {
         attempt: u64,
         time: Duration,
     ) -> Result<Option<Timestamp>, Error> {
-        let time = micros(policy.held_for(time));
-        let question = ["renew", id.as_str(), &attempt.to_string(), &time].map(String::from);
+        let [time, longest] = [policy.held_for(time), policy.longest()].map(micros);
+        let question = ["renew", id.as_str(), &attempt.to_string(), &time, &longest].map(String::from);
         let end: u64 = call(self, policy, key, question.to_vec()).await?;
         Ok((end > 0).then(|| Timestamp::from_micros(end)))
     }

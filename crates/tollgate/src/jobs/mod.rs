@@ -100,15 +100,19 @@ impl<S: JobStore> Jobs<S> {
     /// # Ok::<(), tollgate::PolicyError>(())
     /// ```
     ///
+    /// A job that is held goes on under a lower limit, and can be renewed and taken again.
+    ///
     /// # Errors
-    /// [`PolicyError`] if the limit is 0 or exceeds [`JobPolicy::MAX_JOBS`].
+    /// [`PolicyError`] if the limit is 0 or exceeds [`JobPolicy::MAX_JOBS`], which is the limit of
+    /// a customer without one.
     pub fn try_limit(&self, limit: u64) -> Result<Jobs<S>, PolicyError> {
         let policy = JobPolicy::try_new(self.policy.name(), limit, self.policy.longest())?;
         let policy = Arc::new(policy.linger(self.policy.lingers_for()));
         Ok(Jobs { policy, store: self.store.clone(), released: Arc::clone(&self.released) })
     }
 
-    /// Takes a job for [so long](JobPolicy::held_for), unless as many as allowed are held.
+    /// Takes a job for [so long](JobPolicy::held_for), unless as many as allowed are held. A job
+    /// that is held already has a new attempt then, and the earlier one holds it no more.
     ///
     /// # Errors
     /// If the store does not answer. The job may be held nevertheless.
@@ -169,7 +173,8 @@ impl<S: JobStore> Jobs<S> {
     }
 
     /// Holds a job for [so long](JobPolicy::held_for) from now on, by the attempt that holds it. So
-    /// its worker works on, for longer than it said. Returns the new end, or `None`: the time was
+    /// its worker works on, for longer than it said, but no longer than the [longest
+    /// time](JobPolicy::longest) since it was taken. Returns the new end, or `None`: the time was
     /// over and the job may have another attempt, or it was released.
     ///
     /// # Errors
