@@ -143,6 +143,21 @@ impl Quota {
         Quota::try_new(limit, Duration::from_secs(86_400))
     }
 
+    /// [`Quota::in_flight`] for a limit that is known only at run time, such as that of a row.
+    ///
+    /// ```
+    /// use tollgate_core::{Quota, QuotaError};
+    ///
+    /// assert_eq!(Quota::try_in_flight(2), Ok(Quota::in_flight(2)));
+    /// assert_eq!(Quota::try_in_flight(u64::MAX), Err(QuotaError::TooManyUnits));
+    /// ```
+    ///
+    /// # Errors
+    /// [`QuotaError::ZeroLimit`] or [`QuotaError::TooManyUnits`].
+    pub const fn try_in_flight(limit: u64) -> Result<Quota, QuotaError> {
+        Quota::try_new(limit, Quota::DEFAULT_TTL)
+    }
+
     /// [`Quota::new`] for values that are known only at run time.
     ///
     /// # Errors
