@@ -53,8 +53,8 @@ impl<S: Store<Error: NeverFails>> Engine<S> {
 impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// Ends this limiter and its clones, when the process stops. From now on requests are refused
     /// with [`Reason::Stopping`](crate::Reason::Stopping), also those that wait for units or for a
-    /// slot. A request that has its place in a leaky bucket passes after its delay. Observers see
-    /// no decision about those that are refused.
+    /// slot, and those that are exempt. A request that has its place in a leaky bucket passes after
+    /// its delay. Observers see no decision about those that are refused.
     ///
     /// - Slots are released: other processes need not wait for the end of their times to live.
     ///   Requests that still run find their [`Slot`](crate::Slot) lost. Slots in memory end with

@@ -12,6 +12,10 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// more than were used. What is [tracked](crate::Policy::track_usage) of the key stays: the
     /// units were used.
     ///
+    /// The units are those of the policy's own quota. A token bucket gives back the time that they
+    /// take to refill: a key whose [limit](crate::Question::limit) is ten times as high gets ten
+    /// times as many.
+    ///
     /// Callers that a [cache of denials](crate::StoreExt::deny_cache) of another process refuses
     /// pass within a second. If the store fails, the credit is lost, unless
     /// [`keep_corrections`](crate::failure::Answering::keep_corrections) keeps it until the store

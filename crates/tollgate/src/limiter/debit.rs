@@ -10,7 +10,8 @@ use crate::store::NeverFails;
 impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// Charges `units` of one policy to `key` without asking: for what was used already, such as
     /// work that another service reports. Where nothing is left it is [debt](Settled::debt), up to
-    /// one more capacity, which later requests wait for.
+    /// one more capacity, which later requests wait for. Units and capacity are those of the
+    /// policy's own quota, as in [`Limiter::credit`].
     ///
     /// ```
     /// use tollgate::{Key, Limiter, Policy, Quota};
