@@ -138,11 +138,8 @@ impl<S> KeptCorrections<S> {
 /// Sends what is kept until nothing is, or until all handles of the store are gone.
 async fn send_until_empty<S: Store>(kept: Weak<KeptCorrections<S>>) {
     let mut pause = FIRST_PAUSE;
-    loop {
-        let Some(hurry) = kept.upgrade() else { return };
-        let _ = timeout(pause, hurry.hurry.notified()).await;
-        drop(hurry);
-        let Some(kept) = kept.upgrade() else { return };
+    while let Some(kept) = kept.upgrade() {
+        let _ = timeout(pause, kept.hurry.notified()).await;
         pause = if kept.send().await { FIRST_PAUSE } else { (2 * pause).min(LONGEST_PAUSE) };
         if kept.backlog().stops_if_empty() {
             return;
