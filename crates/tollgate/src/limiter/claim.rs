@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout_at};
-use tollgate_core::{Reply, Store, Times, Verdict, Wait};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tollgate_core::{Reply, Store, Times, Unsent, Verdict, Wait};
 
 use super::asking::{Admission, Asking, BoxedAsking};
 use super::decider::Decider;
+use super::engine::Engine;
 use super::live::Live;
 use super::until_ready::{Patience, Waits};
 use super::waiting::{Waited, WaitedRequest, Waiting};
@@ -26,6 +27,9 @@ const LONGEST_RELEASE: Duration = Duration::from_secs(1);
 /// The pause in which the first caller asks for a slot, which another process may have released. A
 /// release of this process ends it.
 const SLOT_PAUSE: Duration = Duration::from_millis(200);
+
+/// The pause between two looks for claims that are not answered yet.
+const CLAIMS_LOOK: Duration = Duration::from_millis(10);
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// [`Decider::begin`] of a request that asks for slots.
@@ -146,6 +150,28 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         !verdict.is_granted()
             && !verdict.each().is_empty()
             && refused.all(|(ask, _)| self.plan().is_slot(ask))
+    }
+}
+
+impl<S: Store<Error: NeverFails>> Engine<S> {
+    /// Ends the slots of this process, and those that claims are granted meanwhile.
+    pub(super) async fn end_slots(&self) {
+        self.slots.give_back().await;
+        while self.unanswered_claims() > 0 {
+            sleep(CLAIMS_LOOK).await;
+        }
+        self.slots.give_back().await;
+    }
+
+    /// Adds releases and claims without an answer.
+    pub(super) fn count_unsent_slots(&self, unsent: &mut Unsent) {
+        unsent.corrections += self.slots.unanswered();
+        unsent.claims += self.unanswered_claims();
+    }
+
+    /// Claims that were sent and not answered, of all that ask the store.
+    fn unanswered_claims(&self) -> u64 {
+        self.store.sent_claims().map_or(0, |claims| claims.unanswered())
     }
 }
 

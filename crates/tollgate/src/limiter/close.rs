@@ -2,18 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout_at};
 use tollgate_core::{Store, Unsent};
 
-use super::engine::Engine;
 use super::live::Live;
 use super::{Limiter, RequestLimiter};
 use crate::plan::Switch;
 use crate::store::NeverFails;
-use crate::time::timer_after;
-
-/// The pause between two looks for claims that are not answered yet.
-const CLAIMS_LOOK: Duration = Duration::from_millis(10);
 
 impl<S: Store<Error: NeverFails>> Live<S> {
     /// Refuses all requests, and sends what is owed to the store.
@@ -21,32 +15,6 @@ impl<S: Store<Error: NeverFails>> Live<S> {
         self.switch(Switch::Stopping);
         let decider = self.load_full();
         decider.engine.close(limit).await
-    }
-}
-
-impl<S: Store<Error: NeverFails>> Engine<S> {
-    async fn close(&self, limit: Duration) -> Unsent {
-        // The store counts what fails from now on. It is awaited last, since it may keep that.
-        let (until, store) = (timer_after(limit), self.store.close(limit));
-        let own = async {
-            self.slots.give_back().await;
-            while self.claims() > 0 {
-                sleep(CLAIMS_LOOK).await;
-            }
-            // What these were granted.
-            self.slots.give_back().await;
-            self.under_way.ended().await;
-        };
-        let _ = timeout_at(until, own).await;
-        let mut unsent = store.await;
-        unsent.corrections += self.under_way.count() as u64 + self.slots.unanswered();
-        unsent.claims += self.claims();
-        unsent
-    }
-
-    /// Claims that were sent and not answered, of all that ask the store.
-    fn claims(&self) -> u64 {
-        self.store.sent_claims().map_or(0, |claims| claims.unanswered())
     }
 }
 

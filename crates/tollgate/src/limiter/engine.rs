@@ -3,9 +3,11 @@
 #[cfg(feature = "config")]
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tollgate_core::Store;
+use tokio::time::timeout_at;
+use tollgate_core::{Store, Unsent};
 
 use super::refusal::Refusal;
 use super::wait_queue::WaitQueues;
@@ -14,6 +16,7 @@ use crate::errors::SetupError;
 use crate::in_flight::SlotBook;
 use crate::plan::Plan;
 use crate::store::{ColdStore, NeverFails};
+use crate::time::timer_after;
 use crate::time::under_way::UnderWay;
 
 /// The store, and what this process keeps of its callers. It outlives every plan.
@@ -78,6 +81,21 @@ impl<S: Store<Error: NeverFails>> Engine<S> {
             cold,
             store,
         }
+    }
+
+    /// Sends what is owed to the store, for no longer than `limit`. Returns what is left.
+    pub(super) async fn close(&self, limit: Duration) -> Unsent {
+        // The store counts what fails from now on. It is awaited last, since it may keep that.
+        let (until, store) = (timer_after(limit), self.store.close(limit));
+        let own = async {
+            self.end_slots().await;
+            self.under_way.ended().await;
+        };
+        let _ = timeout_at(until, own).await;
+        let mut unsent = store.await;
+        unsent.corrections += self.under_way.count() as u64;
+        self.count_unsent_slots(&mut unsent);
+        unsent
     }
 
     /// The store of rules in shadow.
