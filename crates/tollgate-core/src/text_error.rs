@@ -27,6 +27,19 @@ impl TextError {
         TextError { text: text.into(), is_not: is_not.into() }
     }
 
+    /// The same where something else is allowed too.
+    ///
+    /// ```
+    /// use tollgate_core::TimeSpan;
+    ///
+    /// let error = "soon".parse::<TimeSpan>().unwrap_err().or("never");
+    /// assert_eq!(error.to_string(), "\"soon\" is not a time such as 10s, 500ms, 5min, h or d, or never");
+    /// ```
+    #[must_use]
+    pub fn or(self, other: &str) -> TextError {
+        TextError { is_not: format!("{}, or {other}", self.is_not).into(), ..self }
+    }
+
     /// The wrong text, which may be a part of the whole.
     pub fn text(&self) -> &str {
         &self.text

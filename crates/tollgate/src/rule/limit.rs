@@ -71,7 +71,10 @@ impl FromStr for Limit {
             "unlimited" => Limit::Unlimited,
             "none" => Limit::Nothing,
             "own" => Limit::Own,
-            quota => Limit::Of(quota.parse()?),
+            quota => Limit::Of(quota.parse().map_err(|error: TextError| match error.text() == text {
+                true => error.or("unlimited, none or own"),
+                false => error,
+            })?),
         })
     }
 }
