@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tollgate::failure::{Answering, CorrectionCounts, Fixed, Guarded};
 use tollgate::store::Settled;
 use tollgate::time::{Clock, ManualClock};
-use tollgate::{Algorithm, Key, Limiter, MemoryStore, Permit, Policy, Share, StoreExt};
+use tollgate::{Algorithm, Key, Limiter, MemoryStore, Permit, Policy, Question, Quota, Share, StoreExt};
 use tollgate_conformance::random::Random;
 use tollgate_test_servers::short_or_long;
 use tollgate_tests::{
@@ -119,7 +119,7 @@ async fn credits_of_each_algorithm_in_an_outage_are_given_after_it() {
         let _permit = reserve(&limiter, "ada", 900).await;
         inner.set(REFUSED);
         for units in [100, 37] {
-            limiter.credit("tokens", &key("ada"), units).await;
+            limiter.credit(("tokens", &key("ada"), units)).await;
         }
         inner.set(Connection::Works);
         assert_eq!(left(&limiter, "ada").await, 100, "{algorithm:?}");
@@ -127,6 +127,23 @@ async fn credits_of_each_algorithm_in_an_outage_are_given_after_it() {
         assert_eq!(left(&limiter, "ada").await, 237, "{algorithm:?}");
         assert_eq!(counts(&store), [0, 1, 0, 0, 0], "credits of a key are one correction: {algorithm:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn debits_by_two_quotas_are_kept_apart() {
+    let inner = failing();
+    let store = keeping(&inner, 10);
+    let limiter = tokens(&store, Algorithm::FIXED_WINDOW);
+    let ada = key("ada");
+    let row = Quota::per_minute(10_000);
+    inner.set(REFUSED);
+    limiter.debit(("tokens", &ada, 1_500)).await;
+    limiter.debit(Question::new("tokens", &ada, 7_000).limit(row)).await;
+    inner.set(Connection::Works);
+    assert_eq!(store.kept_corrections().waiting, 2);
+    sleep(PAUSE).await;
+    let report = limiter.look_each(&[Question::new("tokens", &ada, 1).limit(row)]).await.unwrap();
+    assert_eq!(report.get("tokens").unwrap().1.remaining(), 1_500, "8,500 would be above the debt of 1,000");
 }
 
 #[tokio::test(start_paused = true)]

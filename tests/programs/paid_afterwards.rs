@@ -2,13 +2,18 @@
 
 use tollgate::store::{NeverFails, Settled, Store};
 use tollgate::usage::UsageTotals;
-use tollgate::{Algorithm, Key, Limiter, Policy, Quota, SetupError, StoreExt};
+use tollgate::{Algorithm, Key, Limit, Limiter, Policy, Question, Quota, SetupError, StoreExt};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock, per_minute, store};
 
 fn ada() -> Key {
     Key::from("ada")
+}
+
+/// In a day a slow machine does not refill a unit.
+fn a_day(algorithm: Algorithm) -> Policy {
+    Policy::try_from_parts("p", Quota::per_day(100), algorithm).expect("a valid policy")
 }
 
 fn charged(units: u64) -> Settled {
@@ -77,15 +82,15 @@ async fn an_unknown_name_settles_nothing() {
 }
 
 async fn debits_are_charged<S: Store<Error: NeverFails>>(store: S, algorithm: Algorithm) {
-    let limiter = Limiter::new([a_minute("p", algorithm, 100)]).store(store);
-    assert_eq!(limiter.debit("p", &ada(), 30).await, charged(30), "{algorithm:?}");
+    let limiter = Limiter::new([a_day(algorithm)]).store(store);
+    assert_eq!(limiter.debit(("p", &ada(), 30)).await, charged(30), "{algorithm:?}");
     let rest = left(&limiter).await[0];
-    assert!((70..=72).contains(&rest), "{algorithm:?} has {rest}");
-    let beyond = limiter.debit("p", &ada(), 1_000).await;
+    assert!((70..=71).contains(&rest), "{algorithm:?} has {rest}");
+    let beyond = limiter.debit(("p", &ada(), 1_000)).await;
     assert_eq!(beyond.charged + beyond.forgiven, 1_000, "{algorithm:?}");
-    assert!((98..=100).contains(&beyond.debt), "one more capacity: {beyond:?} {algorithm:?}");
+    assert!((99..=100).contains(&beyond.debt), "one more capacity: {beyond:?} {algorithm:?}");
     assert!(limiter.check(&ada(), 1).await.is_err(), "{algorithm:?}");
-    assert_eq!(limiter.debit("p", &Key::from(""), 5).await.charged, 0, "no caller has the empty key");
+    assert_eq!(limiter.debit(("p", &Key::from(""), 5)).await.charged, 0, "no caller has the empty key");
 }
 
 #[tokio::test]
@@ -107,25 +112,25 @@ async fn slots_and_queues_take_no_debit_and_no_credit() {
     let queue = a_minute("queue", queue.unwrap(), 10);
     let limiter = Limiter::new([queue, Policy::in_flight("slots", 2)]).store(store(&clock()));
     for name in ["queue", "slots"] {
-        let refused = limiter.try_debit(name, &ada(), 1).await;
+        let refused = limiter.try_debit((name, &ada(), 1)).await;
         assert_eq!(refused, Err(SetupError::NoDebt(name.to_owned())));
-        let refused = limiter.try_credit(name, &ada(), 1).await;
+        let refused = limiter.try_credit((name, &ada(), 1)).await;
         assert_eq!(refused, Err(SetupError::NoDebt(name.to_owned())));
     }
-    assert!(matches!(limiter.try_debit("no", &ada(), 1).await, Err(SetupError::UnknownPolicy(..))));
+    assert!(matches!(limiter.try_debit(("no", &ada(), 1)).await, Err(SetupError::UnknownPolicy(..))));
 }
 
 async fn credits_are_given<S: Store<Error: NeverFails>>(store: S, algorithm: Algorithm) {
-    let limiter = Limiter::new([a_minute("p", algorithm, 100)]).store(store);
-    limiter.debit("p", &ada(), 130).await;
-    limiter.credit("p", &ada(), 20).await;
+    let limiter = Limiter::new([a_day(algorithm)]).store(store);
+    limiter.debit(("p", &ada(), 130)).await;
+    limiter.credit(("p", &ada(), 20)).await;
     assert_eq!(left(&limiter).await, [0], "debt is paid first: {algorithm:?}");
-    limiter.credit("p", &ada(), 50).await;
+    limiter.credit(("p", &ada(), 50)).await;
     let rest = left(&limiter).await[0];
-    assert!((40..=42).contains(&rest), "{algorithm:?} has {rest}");
-    limiter.credit("p", &ada(), u64::MAX).await;
+    assert!((40..=41).contains(&rest), "{algorithm:?} has {rest}");
+    limiter.credit(("p", &ada(), u64::MAX)).await;
     assert_eq!(left(&limiter).await, [100], "no more than were used: {algorithm:?}");
-    limiter.credit("p", &Key::from(""), 5).await;
+    limiter.credit(("p", &Key::from(""), 5)).await;
 }
 
 #[tokio::test]
@@ -141,6 +146,52 @@ async fn a_credit_pays_debt_first_and_gives_no_more_than_was_used() {
     }
 }
 
+async fn a_row_is_corrected_by_its_limit<S: Store<Error: NeverFails>>(store: S, algorithm: Algorithm) {
+    let limiter = Limiter::new([a_day(algorithm)]).store(store);
+    let ada = ada();
+    let question = |units| Question::new("p", &ada, units).limit(Quota::per_day(1_000));
+    let left = async || {
+        let report = limiter.look_each(&[question(1)]).await.unwrap();
+        report.get("p").unwrap().1.remaining()
+    };
+    let settled = limiter.debit(question(700)).await;
+    assert_eq!(settled, charged(700), "no debt by the limit of the row: {algorithm:?}");
+    assert!((300..=301).contains(&left().await), "{algorithm:?}");
+    limiter.credit(question(200)).await;
+    assert!((500..=501).contains(&left().await), "{algorithm:?}");
+
+    for limit in [Limit::Unlimited, Limit::Nothing] {
+        let settled = limiter.debit(question(100).limit(limit)).await;
+        assert_eq!(settled, Settled { forgiven: 100, ..Settled::default() }, "{algorithm:?}");
+        limiter.credit(question(u64::MAX).limit(limit)).await;
+    }
+    assert!((500..=501).contains(&left().await), "such a row changes nothing: {algorithm:?}");
+}
+
+#[tokio::test]
+async fn a_key_with_a_limit_of_its_own_is_debited_and_credited_by_it() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let redis = RedisStore::connect(&server.url()).await.unwrap().fail_closed();
+    for algorithm in EVERY_ALGORITHM {
+        if matches!(algorithm, Algorithm::LeakyBucket { .. }) {
+            continue;
+        }
+        a_row_is_corrected_by_its_limit(store(&clock()), algorithm).await;
+        a_row_is_corrected_by_its_limit(redis.clone(), algorithm).await;
+    }
+}
+
+#[tokio::test]
+async fn a_limit_that_the_policy_does_not_allow_corrects_nothing() {
+    let limiter = Limiter::new([a_day(Algorithm::FIXED_WINDOW)]).store(store(&clock()));
+    let (ada, hour) = (ada(), Quota::per_hour(100));
+    let question = Question::new("p", &ada, 50).limit(hour);
+    let refused = SetupError::QuotaNotAllowed("p".to_owned(), hour);
+    assert_eq!(limiter.try_debit(question).await, Err(refused.clone()));
+    assert_eq!(limiter.try_credit(question).await, Err(refused));
+    assert_eq!(left(&limiter).await, [100]);
+}
+
 /// The units were used.
 #[tokio::test]
 async fn a_credit_leaves_what_is_tracked_of_the_key() {
@@ -149,10 +200,10 @@ async fn a_credit_leaves_what_is_tracked_of_the_key() {
     let policy = || per_minute("p", 100).track_usage();
     let of_redis = Limiter::new([policy()]).store(redis.clone().fail_closed());
     let of_memory = Limiter::new([policy()]).store(memory.clone());
-    of_redis.debit("p", &ada(), 30).await;
-    of_memory.debit("p", &ada(), 30).await;
-    of_redis.credit("p", &ada(), 10).await;
-    of_memory.credit("p", &ada(), 10).await;
+    of_redis.debit(("p", &ada(), 30)).await;
+    of_memory.debit(("p", &ada(), 30)).await;
+    of_redis.credit(("p", &ada(), 10)).await;
+    of_memory.credit(("p", &ada(), 10)).await;
     let totals = [redis.total_of("p", &ada()).await, memory.total_of("p", &ada()).await];
     assert_eq!(totals.map(|total| total.unwrap().unwrap().total), [30, 30]);
 }
@@ -162,6 +213,6 @@ async fn a_denial_that_is_remembered_ends_with_a_credit() {
     let limiter = Limiter::new([per_minute("p", 10)]).store(store(&clock()).deny_cache(10));
     let _first = limiter.check(&ada(), 10).await.unwrap();
     assert!(limiter.check(&ada(), 1).await.is_err());
-    limiter.credit("p", &ada(), 3).await;
+    limiter.credit(("p", &ada(), 3)).await;
     assert!(limiter.check(&ada(), 3).await.is_ok());
 }

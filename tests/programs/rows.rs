@@ -61,14 +61,19 @@ async fn each_row_is_a_limit_of_its_key() {
 
 /// As the guide writes it.
 async fn upgrade<S: Store<Error: NeverFails>>(limits: &Limiter<S>, key: &Key, before: Limit, now: Limit) {
-    let report = limits.look_each(&[Question::new("requests", key, 1).limit(before)]).await.unwrap();
+    let Ok(report) = limits.look_each(&[Question::new("requests", key, 1).limit(before)]).await else {
+        return;
+    };
     let used = report.get("requests").map_or(0, |(policy, status)| policy.capacity() - status.remaining());
     limits.reset(key).await;
-    let _moved = limits.check_each(&[Question::new("requests", key, used).limit(now)]).await.unwrap();
+    limits.debit(Question::new("requests", key, used).limit(now)).await;
 }
 
 async fn upgrades_keep_what_was_used<S: Store<Error: NeverFails>>(store: S) {
     for (user, algorithm) in (0_u64..).zip(EVERY_ALGORITHM) {
+        if matches!(algorithm, Algorithm::LeakyBucket { .. }) {
+            continue;
+        }
         let limit = |units| Limit::Of(a_minute("requests", algorithm, units).quota());
         let (before, now) = (limit(10), limit(100));
         let limits = Limiter::new([a_minute("requests", algorithm, 5)]).store(store.clone());
@@ -78,6 +83,9 @@ async fn upgrades_keep_what_was_used<S: Store<Error: NeverFails>>(store: S) {
         upgrade(&limits, &key, before, now).await;
         assert!(limits.check_each(&ask(91, now)).await.is_err(), "{algorithm:?}");
         assert!(limits.check_each(&ask(90, now)).await.is_ok(), "{algorithm:?}");
+        limits.reset(&key).await;
+        upgrade(&limits, &key, Limit::Nothing, now).await;
+        assert!(limits.check_each(&ask(100, now)).await.is_ok(), "{algorithm:?}");
     }
 }
 
@@ -92,9 +100,13 @@ async fn after_an_upgrade_what_was_used_stays_used_and_the_rest_is_there() {
 #[test]
 fn a_row_that_cannot_be_read_is_no_limit() {
     assert!(limit(Some(-2)).is_err());
+    let error = "0/min".parse::<Limit>().unwrap_err().to_string();
+    assert!(!error.contains("unlimited"), "not of a part of the text: {error}");
     for text in ["", "0/min", "-1", "Unlimited", "null", "100"] {
         assert!(text.parse::<Limit>().is_err(), "{text:?}");
     }
+    let error = "60".parse::<Limit>().unwrap_err().to_string();
+    assert!(error.ends_with("such as 100/min or 5/10s burst 20, or unlimited, none or own"), "{error}");
     assert_eq!("unlimited".parse(), Ok(Limit::Unlimited));
     assert_eq!("own".parse(), Ok(Limit::Own));
     assert_eq!("5/10s burst 20".parse(), Ok(Limit::Of(Quota::new(5, Duration::from_secs(10)).burst(20))));

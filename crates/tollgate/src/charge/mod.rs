@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tollgate_core::{Key, Settled, Stamp};
 
 use crate::decision::{Denial, InForce};
-use crate::errors::SetupError;
 use crate::plan::PolicyRef;
 use crate::time::ending::Home;
 
@@ -101,15 +100,10 @@ impl Charge {
     }
 
     /// A charge of a policy under which nothing was granted yet.
-    pub(crate) fn of_nothing(in_force: &Arc<InForce>, policy: &str, key: &Key) -> Result<Charge, SetupError> {
-        let rule = in_force.plan.number_of(policy)?;
-        if in_force.plan.own(rule).numbers().with_debt().is_none() {
-            return Err(SetupError::NoDebt(policy.to_owned()));
-        }
+    pub(crate) fn of_nothing(in_force: &Arc<InForce>, policy: PolicyRef, key: &Key) -> Charge {
         // Of no units, which no refund looks for.
         let nothing = GrantStamp { stamp: Stamp::default(), share: None };
-        let key = (!key.is_empty()).then(|| key.clone());
-        Ok(Charge::new(in_force, rule.into(), key, 0, Some(nothing)))
+        Charge::new(in_force, policy, Some(key.clone()), 0, Some(nothing))
     }
 
     /// Returns the name of the policy.

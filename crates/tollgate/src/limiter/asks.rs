@@ -1,14 +1,14 @@
 //! What callers ask: by one key, by a key for each policy, or by the head of a request.
 
 use smallvec::SmallVec;
-use tollgate_core::{Key, Policy, Store, Verdict};
+use tollgate_core::{Key, Policy, Quota, Store, Verdict};
 
 use super::decider::Decider;
 use super::question::Question;
 use crate::decision::{Denial, Report};
 use crate::errors::{Reason, SetupError};
 use crate::extract::Head;
-use crate::plan::{Ask, Asks, RuleNumber, Switch};
+use crate::plan::{Ask, Asks, PolicyRef, RuleNumber, Switch};
 use crate::rule::Limit;
 use crate::store::NeverFails;
 
@@ -78,13 +78,32 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 Limit::Own => rule.into(),
                 Limit::Unlimited => continue,
                 Limit::Nothing => return Ok(Err(self.refused_by(rule, Reason::NothingAllowed))),
-                Limit::Of(quota) => plan
-                    .made(rule, quota, 0, |policy| self.supports(policy))
-                    .ok_or_else(|| SetupError::QuotaNotAllowed(plan.own(rule).name().to_owned(), quota))?,
+                Limit::Of(quota) => self.with_quota(rule, quota)?,
             };
             asks.push(Ask { policy, key: (*key).clone(), cost: *cost });
         }
         Ok(Ok(plan.with_blocks(asks)))
+    }
+
+    /// The policy by which units are charged or given back without a check. `None` if nothing is
+    /// counted: of the empty key, and by a limit that counts nothing.
+    pub(super) fn corrects(&self, question: &Question<'_>) -> Result<Option<PolicyRef>, SetupError> {
+        let rule = self.plan().number_of(question.policy)?;
+        let (policy, counts) = match question.limit {
+            Limit::Own => (rule.into(), true),
+            Limit::Unlimited | Limit::Nothing => (rule.into(), false),
+            Limit::Of(quota) => (self.with_quota(rule, quota)?, true),
+        };
+        if self.plan().policy(&policy).numbers().with_debt().is_none() {
+            return Err(SetupError::NoDebt(question.policy.to_owned()));
+        }
+        Ok((counts && !question.key.is_empty()).then_some(policy))
+    }
+
+    /// The policy of a rule with the quota of a question.
+    fn with_quota(&self, rule: RuleNumber, quota: Quota) -> Result<PolicyRef, SetupError> {
+        let made = self.plan().made(rule, quota, 0, |policy| self.supports(policy));
+        made.ok_or_else(|| SetupError::QuotaNotAllowed(self.plan().own(rule).name().to_owned(), quota))
     }
 
     /// What a request asks of each rule that applies to it.

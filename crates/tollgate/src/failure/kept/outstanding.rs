@@ -8,7 +8,8 @@ use tollgate_core::{Grant, Key, Policy, Share, Stamp, Store, Timestamp, credit, 
 /// Corrections with their units, and the stamp of the newest grant that each corrects.
 pub(in crate::failure) type Corrections = SmallVec<[(Outstanding, u64, Stamp); 1]>;
 
-/// What is corrected. Charges merge by policy and key, refunds by their grant too.
+/// What is corrected. Charges merge by policy and key, refunds by their grant too. Those by another
+/// quota do not: it bounds the debt, and says how much time a unit is.
 #[derive(Clone, Debug)]
 pub(in crate::failure) struct Outstanding {
     policy: Policy,
@@ -53,7 +54,10 @@ impl Outstanding {
 
 impl PartialEq for Outstanding {
     fn eq(&self, other: &Outstanding) -> bool {
-        self.concerns(&other.policy, &other.key) && self.stamp == other.stamp && self.share == other.share
+        self.concerns(&other.policy, &other.key)
+            && self.policy.quota() == other.policy.quota()
+            && self.stamp == other.stamp
+            && self.share == other.share
     }
 }
 
