@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use http::header::CONTENT_LENGTH;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Channel};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, yield_now};
@@ -74,6 +74,24 @@ async fn a_slot_is_held_until_the_body_ends() {
     drop(send);
     assert!(body.frame().await.is_none());
     assert_eq!(free(&layer).await, 2, "before the body is dropped");
+}
+
+/// A body may not know that its trailers are the last frame.
+#[tokio::test]
+async fn a_slot_is_free_with_the_trailers() {
+    let layer = RateLimitLayer::new(exports(1));
+    let (mut send, body) = Channel::<Bytes>::new(4);
+    let body = Arc::new(Mutex::new(Some(body)));
+    let service = layer.layer(service_fn(move |_: Request<Body>| {
+        let body = body.lock().unwrap().take().unwrap();
+        async move { Ok::<_, Infallible>(Response::new(body)) }
+    }));
+    let mut body = service.oneshot(ada()).await.unwrap().into_body();
+    send.send_trailers(HeaderMap::new()).await.unwrap();
+    assert_eq!(free(&layer).await, 0);
+    assert!(body.frame().await.unwrap().unwrap().is_trailers() && !body.is_end_stream());
+    assert_eq!(free(&layer).await, 1, "before the body is read to its end");
+    drop(send);
 }
 
 #[tokio::test]

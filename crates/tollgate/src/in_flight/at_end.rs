@@ -68,7 +68,8 @@ impl SlotsAtEnd {
             *left = left.saturating_sub(data.remaining() as u64);
         }
         let has_all = self.left == Some(0) && !waits;
-        let goes_on = matches!(frame, Some(Ok(_))) && !is_last && !has_all;
+        // No frame follows trailers.
+        let goes_on = matches!(frame, Some(Ok(frame)) if !frame.is_trailers()) && !is_last && !has_all;
         if !goes_on {
             // Before the client has all of it: its next request finds the slot free.
             self.release();
