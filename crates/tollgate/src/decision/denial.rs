@@ -55,16 +55,20 @@ impl Denial {
 
     /// The places in the report of the policies that refused.
     pub(crate) fn violated_at(&self) -> impl Iterator<Item = usize> {
-        let refused = |(policy, status): (&Policy, &Status)| match self.reason {
+        let by_status = self.report.iter().enumerate().filter(|(_, each)| self.is_by(*each));
+        // Without a store's answer, the report names the rule that refused.
+        let by_rule = matches!(self.reason, Reason::NothingAllowed | Reason::NoKey | Reason::NoPeerAddress);
+        by_status.map(|(at, _)| at).chain(by_rule.then_some(0))
+    }
+
+    /// Whether a policy refused, by what the store said of it.
+    fn is_by(&self, (policy, status): (&Policy, &Status)) -> bool {
+        match self.reason {
             Reason::NeverPossible => status.wait() == Wait::Never,
             // A blocked key is answered by its block alone.
             Reason::Blocked => is_refusing_block((policy, status)),
             _ => status.wait() != Wait::None,
-        };
-        let by_status = self.report.iter().enumerate().filter(move |(_, of_policy)| refused(*of_policy));
-        // Without a store's answer, the report names the rule that refused.
-        let by_rule = matches!(self.reason, Reason::NothingAllowed | Reason::NoKey | Reason::NoPeerAddress);
-        by_status.map(|(at, _)| at).chain(by_rule.then_some(0))
+        }
     }
 
     /// Returns the time until the same request would pass, if no other request is granted
@@ -76,11 +80,12 @@ impl Denial {
         if !matches!(self.reason, Reason::QuotaExceeded | Reason::Blocked) {
             return None;
         }
-        let violated = self.violated_at().filter_map(|at| self.report.iter().nth(at));
-        let each = violated.filter_map(|(policy, status)| match status.wait() {
-            Wait::For(_) if policy.is_in_flight() => Some(SLOT_RETRY),
-            Wait::For(wait) => Some(wait),
-            Wait::None | Wait::Never => None,
+        let each = self.report.iter().filter(|each| self.is_by(*each)).filter_map(|(policy, status)| {
+            match status.wait() {
+                Wait::For(_) if policy.is_in_flight() => Some(SLOT_RETRY),
+                Wait::For(wait) => Some(wait),
+                Wait::None | Wait::Never => None,
+            }
         });
         each.max()
     }
