@@ -67,7 +67,7 @@ impl Default for PeerIp {
 impl KeyExtractor for PeerIp {
     fn extract(&self, head: &Head<'_>) -> Option<Key> {
         #[cfg(feature = "tracing")]
-        look_for_proxies(head);
+        look_at_first_ones(head);
         peer(head.extensions()).map(|address| Key::network(address, self.v6_prefix))
     }
 
@@ -127,11 +127,16 @@ const PROXY_FIELDS: [&str; 3] = ["forwarded", "x-forwarded-for", "x-real-ip"];
 /// Logs once if one of the first requests came through a proxy.
 #[cfg(feature = "tracing")]
 #[inline]
-fn look_for_proxies(head: &Head<'_>) {
+fn look_at_first_ones(head: &Head<'_>) {
     static FIRST: FirstOnes = FirstOnes::new(1_000);
-    if !FIRST.is_one() {
-        return;
+    if FIRST.is_one() {
+        look_for_proxy(head);
     }
+}
+
+#[cfg(feature = "tracing")]
+#[cold]
+fn look_for_proxy(head: &Head<'_>) {
     let field = PROXY_FIELDS.iter().find(|field| head.headers().contains_key(**field));
     if let Some(field) = field
         && LogCode::ProxyField.is_first()
