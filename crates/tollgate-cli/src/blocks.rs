@@ -7,7 +7,7 @@ use tollgate_core::{Check, Key, Policy, Quota, Store, TextError, TimeSpan, Times
 use tollgate_redis::RedisStore;
 
 use crate::output::print;
-use crate::redis_args::{PREFIX, RedisArgs, TIMEOUT};
+use crate::redis_args::{PREFIX, RedisArgs};
 use crate::table::table;
 use crate::{keys, values};
 
@@ -62,7 +62,7 @@ pub(crate) struct FoundArgs {
 pub(crate) async fn block(args: &BlockArgs) -> Result<ExitCode, String> {
     let key = values::key(&args.key)?;
     let block = parse(&args.policy, &args.time)?;
-    let store = args.redis.connect(PREFIX, TIMEOUT).await?;
+    let store = args.redis.connect(PREFIX).await?;
     store.block(&block, &key, None).await.map_err(|error| format!("--redis: {error}"))?;
     show(&store, &key, &[block]).await
 }
@@ -96,7 +96,7 @@ fn parse(name: &str, time: &str) -> Result<Policy, String> {
 /// The blocks that a Redis holds of the key.
 async fn found(args: &FoundArgs) -> Result<(RedisStore, Key, Vec<Policy>), String> {
     let key = values::key(&args.key)?;
-    let store = args.redis.connect(PREFIX, TIMEOUT).await?;
+    let store = args.redis.connect(PREFIX).await?;
     let mut stored = store.stored_policies(&key).await.map_err(|error| format!("--redis: {error}"))?.policies;
     stored.retain(|policy| {
         policy.numbers().is_block() && args.policy.as_ref().is_none_or(|name| policy.name() == name)

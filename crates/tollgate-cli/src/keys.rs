@@ -10,7 +10,7 @@ use tollgate_redis::{RedisStore, StoredPolicies};
 
 use crate::chart::human;
 use crate::output::{print, printable};
-use crate::redis_args::{PREFIX, RedisArgs, TIMEOUT};
+use crate::redis_args::{PREFIX, RedisArgs};
 use crate::table::table;
 use crate::values;
 
@@ -138,7 +138,7 @@ impl Subject {
     async fn open(args: &KeyArgs) -> Result<Subject, String> {
         let key = values::key(&args.key)?;
         let given = values::policies(&args.policies)?;
-        let store = args.redis.connect(PREFIX, TIMEOUT).await?;
+        let store = args.redis.connect(PREFIX).await?;
         if !given.is_empty() {
             return Ok(Subject { store, key, policies: given, found: false, others: Vec::new() });
         }

@@ -6,6 +6,8 @@ use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tollgate_redis::{RedisStore, RedisStoreBuilder};
 
+use crate::values;
+
 pub(crate) const REDIS_HELP: &str = "\
 A Redis or Valkey
 
@@ -16,9 +18,6 @@ redis-cluster://HOST,...              a Cluster";
 
 /// The prefix of key names that services have by default.
 pub(crate) const PREFIX: &str = "tollgate";
-
-/// How long a Redis may take to connect, and to answer a step of a scan.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The largest `--concurrency`.
 const MOST_WAITING: usize = 100_000;
@@ -44,18 +43,23 @@ pub(crate) struct RedisArgs {
     /// The secret under which the store hides keys: see RedisStore::builder
     #[arg(long, value_name = "SECRET", env = "TOLLGATE_SECRET", hide_env_values = true)]
     secret: Option<String>,
+
+    /// How long a response may take; after that the request has failed
+    #[arg(long, value_name = "D", default_value = "10s", env = "TOLLGATE_TIMEOUT", value_parser = values::time)]
+    pub(crate) timeout: Duration,
 }
 
 impl RedisArgs {
     /// Opens the store. If the Redis is down, this succeeds, and requests fail.
-    pub(crate) async fn connect(&self, prefix: &str, timeout: Duration) -> Result<RedisStore, String> {
-        let builder = self.builder(timeout)?.prefix(self.prefix.as_deref().unwrap_or(prefix));
+    pub(crate) async fn connect(&self, prefix: &str) -> Result<RedisStore, String> {
+        let builder = self.builder()?.prefix(self.prefix.as_deref().unwrap_or(prefix));
         // The error repeats neither the URL, which may hold a password, nor the secret.
         builder.connect().await.map_err(|error| format!("--redis: {error}"))
     }
 
-    pub(crate) fn builder(&self, timeout: Duration) -> Result<RedisStoreBuilder, String> {
-        let builder = RedisStore::builder(&self.url()?).response_timeout(timeout).most_waiting(MOST_WAITING);
+    pub(crate) fn builder(&self) -> Result<RedisStoreBuilder, String> {
+        let builder = RedisStore::builder(&self.url()?);
+        let builder = builder.response_timeout(self.timeout).most_waiting(MOST_WAITING);
         Ok(match &self.secret {
             Some(secret) => builder.secret(secret),
             None => builder,

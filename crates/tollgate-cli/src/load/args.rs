@@ -81,10 +81,6 @@ pub(crate) struct LoadArgs {
     #[arg(long)]
     pub(crate) http2: bool,
 
-    /// How long a response may take; after that the request has failed
-    #[arg(long, value_name = "D", default_value = "10s", value_parser = values::time)]
-    pub(crate) timeout: Duration,
-
     /// The most requests of one key that may be admitted in a window; more end with exit code 1
     #[arg(long, value_name = "N")]
     pub(crate) threshold: Option<u64>,

@@ -89,7 +89,7 @@ async fn load(args: &LoadArgs, target: LoadTarget, clock: Clock, interrupts: Int
         (None, None) => ITERATIONS,
         (None, Some(_)) => u64::MAX,
     };
-    let run = Arc::new(LoadRun::new(iterations, progress(iterations), args.timeout, clock));
+    let run = Arc::new(LoadRun::new(iterations, progress(iterations), args.redis.timeout, clock));
     let target = Arc::new(target);
     let keys = Keys::new(args.distribution, args.keys);
     let mut workers = JoinSet::new();

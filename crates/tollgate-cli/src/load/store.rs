@@ -23,7 +23,7 @@ impl StoreTarget {
         if policies.is_empty() {
             return Err("--redis needs a --policy, such as api=100/10s".to_owned());
         }
-        let store = args.redis.connect(PREFIX, args.timeout).await?;
+        let store = args.redis.connect(PREFIX).await?;
         let target = StoreTarget { store, policies };
         target.acquire(1, Times::LOOK).await.map_err(|error| format!("--redis: {error}"))?;
         Ok(target)

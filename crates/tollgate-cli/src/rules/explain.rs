@@ -17,7 +17,7 @@ use super::words::in_words;
 use crate::chart::human;
 use crate::keys::span;
 use crate::output::{print, printable};
-use crate::redis_args::{PREFIX, RedisArgs, TIMEOUT};
+use crate::redis_args::{PREFIX, RedisArgs};
 
 pub(crate) const AFTER_HELP: &str = "\
 This prints for each rule whether it applies to the request, its key, the cost, what is left, and
@@ -51,7 +51,7 @@ pub(crate) async fn explain(args: &ExplainArgs) -> Result<ExitCode, String> {
     let (request, (registry, unknown)) = (args.request.request()?, args.request.registry(&file)?);
     let (store, end) = match (&args.redis.redis, file.rules()) {
         (Some(_), [rule, ..]) => {
-            let store = args.redis.connect(PREFIX, TIMEOUT).await?;
+            let store = args.redis.connect(PREFIX).await?;
             // The failure policy below does not say why a store fails.
             let policy = rule.policy().map_err(|error| error.to_string())?;
             let look = store.acquire(&[Check::new(&policy, &Key::global(), 1)], Times::LOOK);

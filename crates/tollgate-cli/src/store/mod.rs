@@ -6,7 +6,6 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tokio::runtime::Builder;
@@ -31,9 +30,6 @@ The exit code is 1 if something does not hold.
 Examples:
   tollgate store check redis://10.0.0.5/
   tollgate store check redis-cluster://10.0.0.5,10.0.0.6 --user tollgate";
-
-/// How long the server may take to connect, and to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Random sets and histories of each algorithm.
 const STEPS: u32 = 100;
@@ -112,7 +108,7 @@ impl Server {
     }
 
     async fn store(&self, prefix: &str, clock: Option<Clock>) -> Result<RedisStore, String> {
-        let builder = self.redis.builder(PATIENCE)?.prefix(prefix);
+        let builder = self.redis.builder()?.prefix(prefix);
         let builder = match clock {
             Some(clock) => builder.clock(clock),
             None => builder,

@@ -8,7 +8,7 @@ use tollgate::usage::top_keys::TopKeys;
 use tollgate_core::UsageError;
 use tollgate_redis::RedisStore;
 
-use crate::redis_args::{PREFIX, RedisArgs, TIMEOUT};
+use crate::redis_args::{PREFIX, RedisArgs};
 use crate::values::time;
 
 const TOP_AFTER_HELP: &str = "\
@@ -148,7 +148,7 @@ fn at_most_a_week(text: &str) -> Result<Duration, String> {
 
 impl UsageSource {
     pub(super) async fn usage(&self) -> Result<TopKeys<RedisStore>, String> {
-        self.redis.connect(PREFIX, TIMEOUT).await.map(TopKeys::new)
+        self.redis.connect(PREFIX).await.map(TopKeys::new)
     }
 
     pub(super) fn nothing(&self, what: &str) -> String {

@@ -9,7 +9,7 @@ use tollgate_core::Timestamp;
 use super::args::{TotalsArgs, failed};
 use crate::chart::human;
 use crate::output::printable;
-use crate::redis_args::{PREFIX, TIMEOUT};
+use crate::redis_args::PREFIX;
 use crate::table::table;
 use crate::values::shown_key;
 
@@ -23,7 +23,7 @@ pub(super) enum Order {
 
 /// Returns a line for each key, or one that says that there is none.
 pub(super) async fn table_of(args: &TotalsArgs, order: Order) -> Result<String, String> {
-    let totals = Totals::new(args.redis.connect(PREFIX, TIMEOUT).await?);
+    let totals = Totals::new(args.redis.connect(PREFIX).await?);
     let (policy, keys) = (&args.policy, usize::try_from(args.keys).unwrap_or(usize::MAX));
     let rows = match order {
         Order::Oldest => totals.oldest(policy, keys, None).await,

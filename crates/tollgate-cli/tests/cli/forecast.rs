@@ -109,7 +109,8 @@ fn the_replay_is_that_of(store: &[&str]) {
             scope.spawn(move || {
                 let clients = ["-c", "8", "--keys", "20", "--distribution", "zipf", "--method", method];
                 let headers = ["-H", "x-user: u{key}", "-H", "x-forwarded-for: 203.0.113.{key}"];
-                load(&[&[&*url, "-n", half][..], &clients, &headers].concat());
+                let ran = load(&[&[&*url, "-n", half][..], &clients, &headers].concat());
+                assert_eq!(ran.counts().2, 0, "none fails");
             });
         }
     });

@@ -14,10 +14,11 @@ pub(crate) fn tollgate(arguments: &[&str]) -> Ran {
     Ran::from(command(arguments).output().unwrap())
 }
 
-/// The command, without options from the environment.
+/// The command, without options from the environment, and with time for a busy machine.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-    command.args(arguments).env_remove("TOLLGATE_PASSWORD").env_remove("TOLLGATE_SECRET");
+    command.env_remove("TOLLGATE_PASSWORD").env_remove("TOLLGATE_SECRET").env("TOLLGATE_TIMEOUT", "60s");
+    command.args(arguments);
     command
 }
 
