@@ -4,7 +4,8 @@
 -- The caller sends three windows: that of the time which it takes for the server's, the one before
 -- and the next. The server's own time chooses among them, so that all callers change windows at
 -- once. If that time is in none of them, a new window lasts for `window`. So no count is lost
--- before its time, and the caller knows better after the reply.
+-- before its time, and the caller knows better after the reply. It takes the charge that opened
+-- such a window for one of its own windows, so a refund of that charge is lost.
 --
 -- A window keeps the end that its first charge saw. So other boundaries apply when it has ended.
 --
