@@ -152,6 +152,15 @@ fn an_address_of_a_server_is_found_and_reset() {
 }
 
 #[test]
+fn a_server_that_does_not_answer_is_an_error_after_the_timeout() {
+    let redis = Server::start(Kind::Redis8_2).unwrap();
+    redis.pause().unwrap();
+    let ran = tollgate(&["look", "=1", "--redis", &redis.url(), "--timeout", "1s"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(ran.stderr.starts_with("error: --redis: "), "{}", ran.stderr);
+}
+
+#[test]
 fn a_cluster_is_searched_on_each_of_its_nodes() {
     let cluster = Cluster::start(Kind::Redis8_2).unwrap();
     let url = format!("redis-cluster://{}", cluster.nodes()[0].address());
