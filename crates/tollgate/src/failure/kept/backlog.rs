@@ -89,7 +89,11 @@ impl Backlog {
         self.waiting.retain(|_, due| due.until > now);
         self.counts.expired += (before - self.waiting.len()) as u64;
         self.sending = mem::take(&mut self.waiting);
-        self.sending.iter().map(|(correction, due)| (correction.clone(), due.units)).collect()
+        let each = self.sending.iter().map(|(correction, due)| (correction.clone(), due.units));
+        let mut due: Vec<(Outstanding, u64)> = each.collect();
+        // After charges by a larger quota, those by a smaller one may be beyond its debt.
+        due.sort_unstable_by_key(|(correction, _)| correction.limit());
+        due
     }
 
     /// Whether it is still to be sent.

@@ -35,6 +35,10 @@ impl Outstanding {
         self.key == *key && self.policy.scope() == policy.scope()
     }
 
+    pub(super) fn limit(&self) -> u64 {
+        self.policy.quota().limit()
+    }
+
     /// When it changes nothing any more. The times of the store count as those of this process.
     pub(super) fn ends(&self, stamp: Stamp, now: Timestamp) -> Timestamp {
         stamp.counts_until(&self.policy, now)
