@@ -2,8 +2,9 @@
 
 use tokio::runtime::Builder;
 use tollgate::{Policy, Quota};
+use tollgate_conformance::Suite;
 use tollgate_redis::RedisStoreBuilder;
-use tollgate_test_servers::{Cluster, Kind, Server};
+use tollgate_test_servers::{Cluster, Kind, Server, short_or_long};
 
 use super::url;
 use crate::redis::contract::{holds_of, whole_or_short};
@@ -55,10 +56,16 @@ fn wait_for<T>(what: impl Future<Output = T>) -> T {
     Builder::new_current_thread().enable_all().build().unwrap().block_on(what)
 }
 
+/// With `TOLLGATE_LONG=1` each case of the contract. Its random steps are about decisions, which do
+/// not depend on addresses, so they are few.
+fn each_case() -> Suite {
+    whole_or_short().steps(short_or_long(200, 50))
+}
+
 #[test]
 fn a_cluster_behind_nat_keeps_the_contract() {
     let cluster = wait_for(behind_nat(Kind::Valkey9_1));
-    holds_of(whole_or_short().without_atomic_sets_across_keys(), || through_nat(&cluster));
+    holds_of(each_case().without_atomic_sets_across_keys(), || through_nat(&cluster));
 }
 
 #[tokio::test]
@@ -92,7 +99,7 @@ async fn a_hash_slot_that_moves_behind_nat_is_followed() {
 fn a_server_that_names_no_nodes_keeps_the_contract() {
     let server = wait_for(without_names(Kind::Redis8_2));
     let url = format!("redis-cluster://{}", server.address());
-    holds_of(whole_or_short().without_atomic_sets_across_keys(), || builder(&url));
+    holds_of(each_case().without_atomic_sets_across_keys(), || builder(&url));
 }
 
 #[tokio::test]
