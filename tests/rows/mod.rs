@@ -168,7 +168,7 @@ async fn runs(cluster: &Cluster, fault: impl AsyncFnOnce(&mut Table)) {
 
 /// Compares what the Cluster knows with what the journals say.
 async fn agrees(cluster: &Cluster, oracle: &Oracle) {
-    let redis = RedisStore::connect(&url(cluster)).await.unwrap();
+    let redis = RedisStore::builder(&url(cluster)).response_timeout(PATIENCE).connect().await.unwrap();
     let limiter = Limiter::new([units(), streams()]).store(redis.clone().timeout(PATIENCE).fail_closed());
     let (mut exact, mut total, all) = (0, 0, Limit::Of(Quota::per_day(ALL)));
     let all_used = oracle.used();
