@@ -92,7 +92,7 @@ impl Backlog {
         let each = self.sending.iter().map(|(correction, due)| (correction.clone(), due.units));
         let mut due: Vec<(Outstanding, u64)> = each.collect();
         // After charges by a larger quota, those by a smaller one may be beyond its debt.
-        due.sort_unstable_by_key(|(correction, _)| correction.limit());
+        due.sort_unstable_by_key(|(correction, _)| correction.capacity());
         due
     }
 

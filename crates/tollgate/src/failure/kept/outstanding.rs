@@ -35,8 +35,9 @@ impl Outstanding {
         self.key == *key && self.policy.scope() == policy.scope()
     }
 
-    pub(super) fn limit(&self) -> u64 {
-        self.policy.quota().limit()
+    /// The most units of debt that a charge may leave, as far as that depends on the quota.
+    pub(super) fn capacity(&self) -> u64 {
+        self.policy.capacity()
     }
 
     /// When it changes nothing any more. The times of the store count as those of this process.
