@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[cfg(feature = "tsc")]
-use std::{sync::OnceLock, time::Instant};
+use std::{
+    sync::{LazyLock, OnceLock},
+    time::Instant,
+};
 
 #[cfg(feature = "tsc")]
 use self::Counter as Timer;
@@ -109,7 +112,7 @@ impl Clock {
     }
 
     /// The number of system clocks that this process has constructed. A test shows that no decision
-    /// constructs one, which is slow if it queries the processor.
+    /// constructs one, which reads several clocks.
     #[doc(hidden)]
     pub fn systems_constructed() -> u64 {
         SYSTEM_CLOCKS.load(Ordering::Relaxed)
@@ -173,8 +176,11 @@ impl SystemTimer {
     }
 }
 
-/// The same from the time-stamp counter, calibrated once per process. Each construction queries the
-/// processor, which a virtual machine may emulate, so no decision constructs a clock.
+/// Constructed once: that queries the processor, which a virtual machine may emulate.
+#[cfg(feature = "tsc")]
+static PROCESSOR: LazyLock<quanta::Clock> = LazyLock::new(quanta::Clock::new);
+
+/// The same from the time-stamp counter, calibrated once per process.
 #[cfg(feature = "tsc")]
 #[derive(Clone)]
 struct Counter {
@@ -204,7 +210,7 @@ const SLACK: u64 = 1 << 30;
 impl Counter {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads a clock")]
     fn start() -> Counter {
-        let clock = quanta::Clock::new();
+        let clock = &*PROCESSOR;
         let start = || Counter { start: clock.raw(), since: Instant::now(), clock: clock.clone() };
         // If the counter has restarted, the first call notices it.
         start().elapsed_us();
@@ -335,7 +341,7 @@ mod tests {
     fn time_continues_when_the_counter_restarts() {
         let clock = Clock::system();
         let before = clock.now();
-        let ahead = quanta::Clock::new().raw() + (1 << 40);
+        let ahead = PROCESSOR.raw() + (1 << 40);
         HIGHEST.fetch_max(ahead, Ordering::Relaxed);
         // The restart has not been noticed when this clock starts.
         let first = Clock::system();
