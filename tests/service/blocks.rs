@@ -12,7 +12,7 @@ use tollgate::extract::header;
 use tollgate::store::Source;
 use tollgate::{
     Denial, Key, Limiter, ManualClock, MemoryStore, Outcome, Policy, PolicyExt, Quota, RateLimitLayer,
-    Reason, StoreExt,
+    Reason, StoreExt, Wait,
 };
 use tollgate_tests::{clock, store};
 use tower::{Layer, ServiceExt, service_fn};
@@ -49,6 +49,7 @@ async fn a_key_is_blocked_after_so_many_denials() {
     let denial = refused(&limiter).await;
     assert_eq!((denial.reason(), denial.violated().collect::<Vec<_>>()), (Reason::Blocked, vec!["guesses"]));
     assert_eq!(denial.retry_after(), Some(BLOCK));
+    assert_eq!(denial.report().get("guesses").unwrap().1.wait(), Wait::For(BLOCK));
     assert!(limiter.check(&Key::from("bob"), 1).await.is_ok());
     // Its quota is full again, and the block goes on to its end.
     time.advance(BLOCK - Duration::from_micros(1));

@@ -8,8 +8,9 @@ use crate::policy::share::Share;
 use crate::store::source::{PackedSource, Source};
 use crate::time::Timestamp;
 
-/// The time until a cost would pass, if no other request is granted meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The time until a cost would pass, if no other request is granted meanwhile. The longest comes
+/// last, and [`Wait::Never`] after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wait {
     /// It passes now.
     None,

@@ -87,13 +87,8 @@ impl NumberFields {
 }
 
 /// Orders rules: last the one that refuses with the longest wait, or has the least left.
-pub(crate) fn strictness(status: &Status) -> (Duration, Reverse<u64>) {
-    let wait = match status.wait() {
-        Wait::None => Duration::ZERO,
-        Wait::For(wait) => wait,
-        Wait::Never => Duration::MAX,
-    };
-    (wait, Reverse(status.remaining()))
+pub(crate) fn strictness(status: &Status) -> (Wait, Reverse<u64>) {
+    (status.wait(), Reverse(status.remaining()))
 }
 
 /// A number as the value of a field. `HeaderValue::from` would allocate for the longest number.

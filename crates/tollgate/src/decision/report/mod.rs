@@ -57,8 +57,9 @@ impl Report {
         self.policies().zip(self.statuses())
     }
 
-    /// Returns the policy with this name and its status. `None` if it did not apply, or if no store
-    /// decided.
+    /// Returns the policy with this name and its status, or those of its
+    /// [block](Policy::block_after) if the key is blocked. `None` if it did not apply, or if no
+    /// store decided.
     ///
     /// ```
     /// # use tollgate::Report;
@@ -67,7 +68,8 @@ impl Report {
     /// }
     /// ```
     pub fn get(&self, policy: &str) -> Option<(&Policy, &Status)> {
-        self.iter().find(|(each, _)| each.name() == policy)
+        let of_name = self.iter().filter(|(each, _)| each.name() == policy);
+        of_name.reduce(|own, block| if block.1.wait() > own.1.wait() { block } else { own })
     }
 
     /// The set that decided.
