@@ -51,9 +51,10 @@ pub enum RuleChange {
     /// field of a file. Of a rule in code: whether it has such, or how many.
     Otherwise,
     /// A window or the algorithm changed, of the rule or of one of its tiers, or what a file says
-    /// of its key. The new window counts from zero. A tier that is added or removed starts again if
-    /// its window is not that of the rule's own quota. A rule that enters or leaves its
-    /// [shadow](crate::Rule::shadow) starts again, too.
+    /// of its key. The new window counts from zero. After another key, a caller has what was used
+    /// by a key of the same text. A tier that is added or removed starts again if its window is not
+    /// that of the rule's own quota. A rule that enters or leaves its [shadow](crate::Rule::shadow)
+    /// starts again, too.
     StartsAgain,
 }
 
