@@ -24,7 +24,8 @@ use tokio::task::JoinSet;
 use tollgate::extract::header;
 use tollgate::store::{Check, End, Grant, NeverFails, Reply, Store, Times, Verdict};
 use tollgate::{
-    CircuitBreaker, Fields, Key, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share, StoreExt,
+    CircuitBreaker, Fields, Key, Lease, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share,
+    StoreExt,
 };
 use tollgate_benches::ready_service;
 use tollgate_redis::RedisStore;
@@ -32,13 +33,15 @@ use tollgate_test_servers::{Kind, Server};
 use tower::{Layer, Service, ServiceExt};
 
 /// In the order of the table. `run` has what each of them does.
-const ROWS: [&str; 13] = [
+const ROWS: [&str; 15] = [
     "memory: no layer",
     "memory: layer, off",
     "memory: layer, no fields",
     "memory: layer, fields",
     "memory: layer, fields, 3 rules",
     "memory: layer, fields, denied",
+    "leased: store",
+    "leased: store, deny cache",
     "later: store",
     "later: layer, no fields",
     "later: layer, fields",
@@ -132,6 +135,10 @@ async fn run(row: &str, requests: u32, redis: &str) {
         "memory: layer, fields, denied" => {
             let rule = Policy::new("api", SCANT).by(header("x-api-key"));
             send_through(RateLimitLayer::new([rule]), requests, hot).await;
+        }
+        "leased: store" => ask(MemoryStore::new().leased(Lease::default()), requests, hot).await,
+        "leased: store, deny cache" => {
+            ask(MemoryStore::new().leased(Lease::default()).deny_cache(10_000), requests, hot).await;
         }
         "later: store" => ask(later(), requests, hot).await,
         "later: layer, no fields" => {
