@@ -73,8 +73,9 @@ impl Oracle {
     fn renew(&mut self, policy: &JobPolicy, now: u64, id: &str, attempt: u64, time: Duration) -> Option<u64> {
         let is_meant = |take: &&mut Take| take.id == id && take.attempt == attempt;
         let take = self.takes.iter_mut().find(is_meant).filter(|take| take.end > now && !take.lingers)?;
-        take.end = (now + micros(policy.held_for(time))).min(take.taken + micros(policy.longest()));
-        Some(take.end)
+        let end = (now + micros(policy.held_for(time))).min(take.taken + micros(policy.longest()));
+        take.end = if end > now { end } else { return None };
+        Some(end)
     }
 
     fn release(&mut self, policy: &JobPolicy, now: u64, id: &str, attempt: Option<u64>) -> bool {
@@ -102,7 +103,13 @@ impl Oracle {
     }
 }
 
-/// Plays random questions, also while the clock steps back, and compares all answers.
+fn random_policy(next: &mut impl FnMut(u64) -> u64) -> JobPolicy {
+    let [longest, linger] = [2 + next(10), next(2) * next(20)].map(Duration::from_secs);
+    JobPolicy::new("exports", 1 + next(4), longest).linger(linger)
+}
+
+/// Plays random questions, also while the clock steps back and the policy is edited, and compares
+/// all answers.
 async fn equals_the_oracle<S>(seed: u64, make: impl AsyncFn(tollgate::ManualClock) -> S)
 where
     S: JobStore,
@@ -112,8 +119,7 @@ where
         let time = clock();
         let store = make(time.clone()).await;
         let mut next = |below: u64| random.below(below);
-        let linger = Duration::from_secs(next(2) * next(20));
-        let policy = JobPolicy::new("exports", 1 + next(4), Duration::from_secs(10)).linger(linger);
+        let mut policy = random_policy(&mut next);
         let (mut oracle, mut attempts, key) = (Oracle::default(), vec![0], Key::from("ada"));
         for step in 0..60 {
             let now = time.now().as_micros();
@@ -148,6 +154,7 @@ where
             match next(20) {
                 0 => time.set(Timestamp::from_micros(now - next(20_000_000))),
                 1 => {}
+                2 => policy = random_policy(&mut next),
                 _ => time.advance(Duration::from_micros(next(3_000_000))),
             }
         }
@@ -268,6 +275,22 @@ async fn ids_are_stored_as_they_are_and_nothing_lives_longer_than_the_last_job()
     assert!(life <= 2, "{life} ms");
 }
 
+/// A first write that frees no memory would let all others pass.
+#[tokio::test]
+async fn a_server_whose_memory_is_full_takes_no_job_of_a_new_key() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let store = RedisStore::builder(&server.url()).connect().await.unwrap();
+    let jobs = Jobs::new(JobPolicy::new("exports", 2, MINUTE), store);
+    assert!(is_held(&jobs.take(&Key::from("ada"), id("a"), MINUTE).await.unwrap()));
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    for name in ["ada", "bob"] {
+        assert!(jobs.take(&Key::from(name), id("b"), MINUTE).await.is_err(), "{name}");
+    }
+    assert!(jobs.release(&Key::from("ada"), id("a")).await.unwrap());
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    assert!(jobs.holders(&Key::from("bob")).await.unwrap().is_empty());
+}
+
 /// A server that evicts one of the two keys of a job does not let the other grow or lose it.
 #[tokio::test]
 async fn a_key_that_was_evicted_leaves_the_other_of_use() {
@@ -291,6 +314,25 @@ async fn a_key_that_was_evicted_leaves_the_other_of_use() {
     assert_eq!((holders.len(), holders[0].age), (1, Duration::ZERO));
     assert!(jobs.release(&key, id("a")).await.unwrap());
     assert!(jobs.holders(&key).await.unwrap().is_empty());
+}
+
+/// Otherwise a worker would go on, and so would its successor.
+#[tokio::test]
+async fn a_renewal_beyond_a_longest_time_that_was_shortened_holds_nothing() {
+    let time = clock();
+    let redis = builder(&shared(Kind::Redis8_2).url()).prefix(prefix()).clock(&time).connect().await.unwrap();
+    async fn shortens<S: JobStore>(store: S, time: &tollgate::ManualClock) {
+        let key = Key::from("ada");
+        let of = |longest| Jobs::new(JobPolicy::new("exports", 1, longest), store.clone());
+        let take = of(360 * MINUTE).take(&key, id("a"), 360 * MINUTE).await.unwrap();
+        let JobTake::Held { attempt, .. } = take else { panic!("{take:?}") };
+        time.advance(120 * MINUTE);
+        let jobs = of(60 * MINUTE);
+        assert_eq!(jobs.renew(&key, id("a"), attempt, MINUTE).await.unwrap(), None);
+        assert!(!is_held(&jobs.take(&key, id("b"), MINUTE).await.unwrap()), "it is held as it was taken");
+    }
+    shortens(redis, &time).await;
+    shortens(MemoryJobs::with_clock(&time), &time).await;
 }
 
 /// The answer of a take may be lost. It is not sent again, and the id still has one slot.

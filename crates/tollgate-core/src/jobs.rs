@@ -205,7 +205,7 @@ pub trait JobStore: Clone + Send + Sync + 'static {
 
     /// Holds a job for [so long](JobPolicy::held_for) from now on, but no longer than the [longest
     /// time](JobPolicy::longest) since it was taken, if this attempt is its latest and was not
-    /// released. Returns the new end, or `None`.
+    /// released. Returns the new end. `None` if it cannot be held any longer: then its end stays.
     fn renew_job(
         &self,
         policy: &JobPolicy,
@@ -284,8 +284,10 @@ impl KeyJobs {
     ) -> Option<Timestamp> {
         let job = self.jobs.get_mut(id.as_str()).filter(|job| job.is_held_by(attempt, now))?;
         let last = job.taken.saturating_add(policy.longest());
-        job.ends = now.saturating_add(policy.held_for(time)).min(last);
-        Some(job.ends)
+        // The longest time may have been longer when it was taken.
+        let ends = Some(now.saturating_add(policy.held_for(time)).min(last)).filter(|ends| *ends > now)?;
+        job.ends = ends;
+        Some(ends)
     }
 
     /// When as many jobs have ended as a refused one needs.

@@ -10,7 +10,7 @@
 --          holders.
 -- RETURNS  take:     1, the attempt, when the job ends, and 1 if the id was not held before, or 0;
 --                    without room 0, and the time until the first ends.
---          renew:    when the job ends, or 0 if that attempt does not hold it.
+--          renew:    when the job ends, or 0 if that attempt does not hold it, or cannot for longer.
 --          release:  1 if the job was held, otherwise 0.
 --          holders:  of each job its id, attempt, age, the time until it ends, and 1 if it lingers.
 
@@ -55,7 +55,7 @@ end
 if operation == 'take' then
   local limit, time, longest = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
   local latest = tonumber(call('HGET', KEYS[2], '') or '0')
-  if call('ZCARD', KEYS[1]) == 0 then
+  if latest > 0 and call('ZCARD', KEYS[1]) == 0 then
     -- A server may have evicted the set.
     call('DEL', KEYS[2])
   end
@@ -66,7 +66,8 @@ if operation == 'take' then
   local used = call('ZCOUNT', KEYS[1], '(' .. now_text, '+inf')
   if used >= limit and end_of(id) <= now then
     expire()
-    local all = call('ZRANGE', KEYS[1], '0', '-1')
+    -- No attempt is before the time at which it was taken.
+    local all = latest > now and call('ZRANGE', KEYS[1], '0', '-1') or {}
     for i = 1, #all do
       local attempt, taken, lingers = entry(all[i])
       if taken > now then
@@ -99,6 +100,10 @@ if operation == 'renew' then
     return 0
   end
   local ends = math.min(now + time, taken + longest)
+  if ends <= now then
+    -- The longest time was longer when it was taken.
+    return 0
+  end
   expire()
   store(id, ends, attempt, taken, 0)
   expire()

@@ -175,7 +175,8 @@ impl<S: JobStore> Jobs<S> {
     /// Holds a job for [so long](JobPolicy::held_for) from now on, by the attempt that holds it. So
     /// its worker works on, for longer than it said, but no longer than the [longest
     /// time](JobPolicy::longest) since it was taken. Returns the new end, or `None`: the time was
-    /// over and the job may have another attempt, or it was released.
+    /// over and the job may have another attempt, or it was released. Or the longest time was
+    /// shortened and is over: then the job counts until its old end, unless it is released.
     ///
     /// # Errors
     /// If the store does not answer. The job may be held for longer nevertheless.
