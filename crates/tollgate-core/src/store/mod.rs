@@ -256,8 +256,8 @@ pub trait Store: Clone + Send + Sync + 'static {
 /// itself.
 ///
 /// # Errors
-/// Those of these two. If more than `u32::MAX` units have to be charged, part of them may have
-/// been.
+/// Those of these two. More than `u32::MAX` units are charged in several calls. If one of them
+/// fails after another, that is no error: the rest is forgiven, or unknown.
 pub fn settle<S: Store>(store: &S, grants: &[Grant<'_>], total: u64) -> impl End<Settled, S::Error> + use<S> {
     let granted = granted(grants);
     let unused: SmallVec<[Grant<'_>; 1]> = unused_units(grants, total).collect();
@@ -359,7 +359,7 @@ impl<S: Store> Beyond<S> {
     /// Charges what is forgiven so far, by acquiring it.
     async fn charge(self, mut settled: Settled) -> Result<Settled, S::Error> {
         let Beyond { store, policy, key } = self;
-        let mut left = settled.forgiven.min(policy.capacity());
+        let (mut left, before) = (settled.forgiven.min(policy.capacity()), settled.charged);
         while left > 0 {
             // No store grants more units in one call. If there are more than times, several at a
             // time.
@@ -367,7 +367,17 @@ impl<S: Store> Beyond<S> {
             let cost = most.div_ceil(u32::MAX.into());
             let times = u32::try_from(most / cost).unwrap_or(u32::MAX);
             let reply = store.acquire(&[Check::new(&policy, &key, cost)], Times::up_to(times));
-            let verdict = reply.wait().await?;
+            let verdict = match reply.wait().await {
+                Ok(verdict) => verdict,
+                // No error, after which what was charged before could be charged again.
+                Err(error) if settled.charged > before => {
+                    let unknown = if error.executed_nothing() { 0 } else { u64::from(times) * cost };
+                    settled.unknown += unknown;
+                    settled.forgiven -= unknown;
+                    return Ok(settled);
+                }
+                Err(error) => return Err(error),
+            };
             let charged = u64::from(verdict.times()) * cost;
             let remaining = verdict.each().first().map_or(0, Status::remaining);
             settled.charged += charged;
