@@ -13,7 +13,7 @@ use tollgate_core::{Key, Reply, Settled, Store, Times};
 use super::reservation::{GrantStamp, Reservation};
 use crate::decision::{Denial, InForce, Report};
 use crate::plan::{Ask, PolicyRef};
-use crate::time::ending::{EndPhase, Home, within};
+use crate::time::ending::{EndPhase, Home, LONGEST_END, within};
 
 impl InForce {
     /// Charges more units. Other rules have decided about the request before. `None` if a failure
@@ -68,9 +68,6 @@ impl InForce {
     }
 }
 
-/// No correction waits longer than that for a store that does not answer.
-const LONGEST_CORRECTION: Duration = Duration::from_secs(60);
-
 /// A correction that goes on.
 pub(crate) type CorrectionTask = JoinHandle<Settled>;
 
@@ -102,7 +99,7 @@ pub(super) fn start(
     let ending = home.end(|| async move {
         let _begun = begun;
         // Dropped after that, it shows that it was not answered.
-        within(LONGEST_CORRECTION, open.finish()).await.unwrap_or(unanswered)
+        within(LONGEST_END, open.finish()).await.unwrap_or(unanswered)
     });
     Correction { ending, limit, unanswered }
 }

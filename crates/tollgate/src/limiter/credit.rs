@@ -5,6 +5,7 @@ use tollgate_core::{Store, credit};
 use super::{Limiter, Question};
 use crate::errors::{SetupError, or_panic};
 use crate::store::NeverFails;
+use crate::time::ending::Home;
 
 impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// Gives the units of a question back to its key, without a permit: to compensate a customer,
@@ -18,9 +19,9 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// [`Limit::Nothing`](crate::Limit::Nothing), and to the empty key, nothing comes back.
     ///
     /// Callers that a [cache of denials](crate::StoreExt::deny_cache) of another process refuses
-    /// pass within a second. If the store fails, the credit is lost, unless
-    /// [`keep_corrections`](crate::failure::Answering::keep_corrections) keeps it until the store
-    /// answers. What may have been executed is not sent again.
+    /// pass within a second. The credit goes on if the caller leaves. If the store fails, it is
+    /// lost, unless [`keep_corrections`](crate::failure::Answering::keep_corrections) keeps it
+    /// until the store answers. What may have been executed is not sent again.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, Policy, Quota};
@@ -49,10 +50,10 @@ impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// corrected. Nothing is given back then.
     pub async fn try_credit<'a>(&self, question: impl Into<Question<'a>>) -> Result<(), SetupError> {
         let (question, decider) = (question.into(), self.live.load_full());
-        if let Some(policy) = decider.corrects(&question)? {
-            let (policy, store) = (decider.plan().policy(&policy), &decider.in_force.store);
-            let Ok(()) = credit(store, policy, question.key, question.cost).await;
-        }
+        let Some(policy) = decider.corrects(&question)? else { return Ok(()) };
+        let (policy, in_force) = (decider.plan().policy(&policy), &decider.in_force);
+        let credit = || credit(&in_force.store, policy, question.key, question.cost);
+        in_force.end(&Home::here(), credit).finish().await;
         Ok(())
     }
 }

@@ -24,6 +24,7 @@ use crate::in_flight::Slot;
 use crate::memory::MemoryStore;
 use crate::plan::{Ask, Asks, Plan, Switch};
 use crate::store::NeverFails;
+use crate::time::ending::Home;
 
 /// An engine, the plan by which it decides, and how a layer answers. A request that waits shares
 /// this with others, and nothing else: with two such things it costs 1.1 × (`peers redis`, hot).
@@ -251,16 +252,18 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         self.report(asks, &looked.verdict)
     }
 
-    /// Forgets what a key has used.
+    /// Forgets what a key has used. It goes on if the caller leaves.
     pub(super) async fn reset(&self, key: &Key) {
         if key.is_empty() {
             return;
         }
-        for in_shadow in [false, true] {
+        let resets = [false, true].map(|in_shadow| {
             let policies: SmallVec<[&Policy; 4]> = self.plan().with_states(in_shadow).collect();
-            if !policies.is_empty() {
-                let Ok(()) = self.engine.cold_store(in_shadow).reset(key, &policies).await;
-            }
+            let reset = || self.engine.cold_store(in_shadow).reset(key, &policies);
+            (!policies.is_empty()).then(|| self.in_force.end(&Home::here(), reset))
+        });
+        for reset in resets.into_iter().flatten() {
+            reset.finish().await;
         }
     }
 }

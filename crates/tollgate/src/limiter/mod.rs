@@ -398,7 +398,8 @@ where
     }
 
     /// Switches the policies of this limiter and of its clones off or on. While they are off, all
-    /// requests pass, and nothing is charged: [`RateLimitLayer::set_enabled`] says more.
+    /// requests pass, and nothing is charged but what is [debited](Limiter::debit):
+    /// [`RateLimitLayer::set_enabled`] says more.
     ///
     /// [`RateLimitLayer::set_enabled`]: crate::RateLimitLayer::set_enabled
     pub fn set_enabled(&self, enabled: bool) {

@@ -12,6 +12,7 @@ use tollgate_core::{End, Grant, Settled, Store};
 use crate::decision::{InForce, Report};
 use crate::in_flight::{HeldUntilDropped, Slot};
 use crate::plan::{Ask, Asks};
+use crate::time::ending::Home;
 
 /// A request that was charged and may pass. Dropped, it keeps its charges and releases its
 /// [slots](Permit::slot).
@@ -38,9 +39,10 @@ impl Permit {
     }
 
     /// Returns the units of each policy to the store that granted them, as far as the algorithms
-    /// allow: see [`Store::refund`]. What a [charge](Permit::charge) has taken stays out.
+    /// allow: see [`Store::refund`]. What a [charge](Permit::charge) has taken stays out. The
+    /// refund goes on if the caller leaves.
     pub async fn refund(self) {
-        let Ok(()) = self.give_back().await;
+        self.in_force.end(&Home::here(), || self.give_back()).finish().await;
     }
 
     pub(super) fn give_back(&self) -> impl End<(), Infallible> + use<> {

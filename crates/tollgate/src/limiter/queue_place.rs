@@ -27,14 +27,7 @@ impl QueuePlace {
 impl Drop for QueuePlace {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
-        let begun = permit.in_force.under_way.begin();
-        self.home.end(|| {
-            let refund = permit.give_back();
-            async move {
-                let _begun = begun;
-                refund.await
-            }
-        });
+        permit.in_force.end(&self.home, || permit.give_back());
     }
 }
 

@@ -14,6 +14,9 @@ use tollgate_core::Reply;
 #[derive(Clone, Debug)]
 pub(crate) struct Home(Option<Handle>);
 
+/// No end waits longer than that for a store that does not answer.
+pub(crate) const LONGEST_END: Duration = Duration::from_secs(60);
+
 /// How far an end has come.
 pub(crate) enum EndPhase<T> {
     Done(T),
@@ -48,6 +51,17 @@ impl Home {
             // The task polls all that is not ready again.
             (Poll::Pending, Some(runtime)) => EndPhase::Task(runtime.spawn(end)),
             (Poll::Pending, None) => EndPhase::Alone(end),
+        }
+    }
+}
+
+impl EndPhase<()> {
+    /// Waits for it. It goes on if the caller leaves, and ends early if its runtime stops.
+    pub(crate) async fn finish(self) {
+        match self {
+            EndPhase::Done(()) => {}
+            EndPhase::Task(task) => _ = task.await,
+            EndPhase::Alone(end) => end.await,
         }
     }
 }
