@@ -559,7 +559,11 @@ impl Stamp {
         let granted = is_of_grant.then(|| Timestamp::from_micros(self.us));
         let window = policy.quota().window();
         match policy.algorithm() {
-            Algorithm::FixedWindow { .. } => granted.unwrap_or(now).saturating_add(window),
+            Algorithm::FixedWindow { aligned } => {
+                let since_start = now.as_micros() % policy.quota().window_us();
+                let start = now.as_micros() - if aligned { since_start } else { 0 };
+                granted.unwrap_or(Timestamp::from_micros(start)).saturating_add(window)
+            }
             // Its stamp is the end.
             Algorithm::CalendarWindow { boundaries } => {
                 granted.unwrap_or_else(|| Timestamp::from_micros(boundaries.around(now)[2]))

@@ -98,10 +98,11 @@ impl<S: Store, F: Substitute> Answering<S, F> {
     /// stay charged, and slots are held until their time to live ends.
     ///
     /// Only corrections of what the store itself has granted are kept, and none that it may have
-    /// executed. Charges merge by policy and key, refunds by their grant. Each is dropped once it
-    /// changes nothing any more: when its window is over by the clock of this process, or its units
-    /// are refilled. Beyond `most`, new ones are refused, as if they were not kept. A
-    /// [reset](crate::Limiter::reset) forgets those of its key.
+    /// executed. Charges of about one time merge by policy and key, refunds by their grant. Each is
+    /// dropped about when it changes nothing any more: once its window is over by the clock of this
+    /// process, or its units are refilled. Beyond `most`, new ones are refused, as if they were not
+    /// kept. A [reset](crate::Limiter::reset) forgets those of its key, unless the store does not
+    /// execute it.
     ///
     /// They are kept in memory: a process that ends loses them. A correction takes about 200 bytes.
     /// The store is asked again after 100 ms, and every two seconds at the latest, in a task of the
@@ -288,14 +289,18 @@ impl<S: Store, F: Substitute> Store for Answering<S, F> {
     }
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<S, F> {
-        if let Some(kept) = &self.kept {
-            kept.forget(key, policies);
-        }
+        let forgotten = self.kept.clone().map(|kept| (kept.forget(key, policies), kept));
         let first = self.substitute.reset(key, policies);
-        let second = recorded(self.outage.clone(), Some(self.store.reset(key, policies)));
+        let (second, outage) = (self.store.reset(key, policies), self.outage.clone());
         async move {
             first.await?;
-            second.await;
+            let answer = second.await;
+            outage.record(&answer);
+            if let Some((forgotten, kept)) = forgotten
+                && answer.is_err_and(|error| error.executed_nothing())
+            {
+                kept.wait_again(forgotten);
+            }
             Ok(())
         }
     }
@@ -322,13 +327,17 @@ impl<S: Store, F: Substitute> Store for Answering<S, F> {
     fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<S, F> {
         let (until, store, kept) = (timer_after(limit), self.store.close(limit), self.kept.clone());
         let (lost, before) = (Arc::clone(&self.lost), self.lost.load(Ordering::Relaxed));
+        let unknown = self.kept_corrections().unknown;
         async move {
             if let Some(kept) = &kept {
                 let _ = timeout_at(until, kept.sent()).await;
             }
             let mut unsent = store.await;
-            let waiting = kept.map_or(0, |kept| kept.counts().waiting as u64);
-            unsent.corrections += lost.load(Ordering::Relaxed) - before + waiting;
+            unsent.corrections += lost.load(Ordering::Relaxed) - before;
+            if let Some(kept) = &kept {
+                let counts = kept.counts();
+                unsent.corrections += counts.waiting as u64 + counts.unknown - unknown;
+            }
             unsent
         }
     }

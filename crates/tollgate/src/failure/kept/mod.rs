@@ -15,8 +15,8 @@ use tokio::time::{sleep, timeout};
 use tollgate_core::{Clock, Key, Policy, Store, StoreError};
 
 use crate::time::ending::{Home, begun};
-use backlog::Backlog;
 pub use backlog::CorrectionCounts;
+use backlog::{Backlog, Dated};
 use outstanding::Corrections;
 pub(super) use outstanding::{corrections, refunds};
 
@@ -91,9 +91,19 @@ impl<S: Store> KeptCorrections<S> {
         }
     }
 
-    /// Forgets the corrections of policies and a key, whose usage is reset.
-    pub(super) fn forget(&self, key: &Key, policies: &[&Policy]) {
-        self.backlog().forget(key, policies);
+    /// Forgets the corrections of policies and a key, whose usage is to be reset. Returns those
+    /// that are [to wait again](KeptCorrections::wait_again) if it is not.
+    pub(super) fn forget(&self, key: &Key, policies: &[&Policy]) -> Vec<(Dated, u64)> {
+        self.backlog().forget(key, policies)
+    }
+
+    pub(super) fn wait_again(self: &Arc<Self>, each: Vec<(Dated, u64)>) {
+        if each.is_empty() {
+            return;
+        }
+        let mut backlog = self.backlog();
+        backlog.wait(each);
+        self.begin_to_send(&mut backlog);
     }
 
     pub(super) fn counts(&self) -> CorrectionCounts {
@@ -102,30 +112,39 @@ impl<S: Store> KeptCorrections<S> {
 
     /// Sends all that is kept, once. Whether the store executed any of it.
     async fn send(&self) -> bool {
-        let due = self.backlog().begin(self.clock.now());
-        let mut executed = 0;
+        let [others, credits] = self.backlog().begin(self.clock.now());
+        let mut is_executed = self.send_each(&others).await;
+        let credits = self.backlog().behind(&others, credits);
+        is_executed |= self.send_each(&credits).await;
+        self.backlog().end();
+        is_executed
+    }
+
+    async fn send_each(&self, due: &[(Dated, u64)]) -> bool {
+        let mut is_executed = false;
         for some in due.chunks(AT_ONCE) {
             let mut sent = Vec::with_capacity(some.len());
-            let before = executed;
-            for (correction, units) in some.iter().filter(|(correction, _)| self.backlog().is_due(correction))
-            {
-                sent.push((correction, begun(correction.send(&self.store, *units)).await));
+            for (kept, units) in some.iter().filter(|(kept, _)| self.backlog().sends(kept)) {
+                sent.push((kept, begun(kept.0.send(&self.store, *units)).await));
             }
-            for (correction, reply) in sent {
+            let mut is_any_executed = false;
+            for (kept, reply) in sent {
                 match reply.wait().await {
-                    Ok(()) => executed += 1,
-                    Err(error) if error.executed_nothing() => continue,
-                    Err(_) => self.backlog().count_unknown(),
+                    Ok(()) => {
+                        is_any_executed = true;
+                        self.backlog().executed(kept);
+                    }
+                    Err(error) if error.executed_nothing() => self.backlog().not_executed(kept),
+                    Err(_) => self.backlog().not_answered(kept),
                 }
-                self.backlog().done(correction);
             }
             // Those of another node may go through, but not if nothing does.
-            if executed == before {
+            if !is_any_executed {
                 break;
             }
+            is_executed = true;
         }
-        self.backlog().end(executed, self.clock.now());
-        executed > 0
+        is_executed
     }
 }
 

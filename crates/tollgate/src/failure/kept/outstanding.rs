@@ -19,13 +19,6 @@ pub(in crate::failure) struct Outstanding {
     share: Option<Share>,
 }
 
-/// How many units, and until when.
-#[derive(Debug, Default)]
-pub(super) struct Due {
-    pub(super) units: u64,
-    pub(super) until: Timestamp,
-}
-
 impl Outstanding {
     fn new(grant: &Grant<'_>, stamp: Option<Stamp>) -> Outstanding {
         Outstanding { policy: grant.policy.clone(), key: grant.key.clone(), stamp, share: grant.share }
@@ -40,9 +33,25 @@ impl Outstanding {
         self.policy.capacity()
     }
 
-    /// When it changes nothing any more. The times of the store count as those of this process.
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(super) fn is_credit(&self) -> bool {
+        self.stamp == Some(Stamp::NEWEST)
+    }
+
+    /// When it changes nothing any more. The times of the store count as those of this process. If
+    /// that is a time from `now` on, it is up to an eighth longer, so that few of a key do not
+    /// merge.
     pub(super) fn ends(&self, stamp: Stamp, now: Timestamp) -> Timestamp {
-        stamp.counts_until(&self.policy, now)
+        let ends = |now| stamp.counts_until(&self.policy, now).as_micros();
+        let (end, now) = (ends(now), now.as_micros());
+        if ends(Timestamp::from_micros(now + 1)) == end {
+            return Timestamp::from_micros(end);
+        }
+        let step = ((end - now) / 8).max(1);
+        Timestamp::from_micros(end.next_multiple_of(step))
     }
 
     pub(super) async fn send<S: Store>(&self, store: &S, units: u64) -> Result<(), S::Error> {
