@@ -220,8 +220,8 @@ impl RedisStoreBuilder {
     /// too, the [failure policy](https://docs.rs/tollgate/latest/tollgate/failure/) decides until
     /// the next attempt to connect.
     ///
-    /// An error of the source counts as an outage of Redis, and its text is in the error of the
-    /// store: it should contain no secret. Connections ask one after another, and a source that
+    /// An error of the source counts as an outage of Redis, unless its last token is valid still,
+    /// and its text is in the error of the store: it should contain no secret. Connections ask one after another, and a source that
     /// takes longer than the [connect timeout](RedisStoreBuilder::connect_timeout) fails. So a
     /// source that asks over a network should say how long its answer is valid. Sentinels have
     /// [credentials of their own](RedisStoreBuilder::sentinel_credentials).

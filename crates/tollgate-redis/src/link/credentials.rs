@@ -37,8 +37,11 @@ impl Credentials {
 
     /// Sets how long the password is valid, from when it is returned: that of a token, which its
     /// issuer says. The source is asked again in the last fifth of that time, and connections
-    /// authenticate again before their next call. Without this, the source is asked before each
-    /// connection, and connections stay as they are.
+    /// authenticate again before their next call. If it fails then, the password serves until its
+    /// end, and the source is asked again after a fiftieth of the time, a second at least. One that
+    /// hangs delays the calls of a connection by the [connect
+    /// timeout](crate::RedisStoreBuilder::connect_timeout) each time. Without this, the source is
+    /// asked before each connection, and connections stay as they are.
     #[must_use]
     pub fn valid_for(self, time: Duration) -> Credentials {
         Credentials { valid_for: Some(time), ..self }
@@ -69,8 +72,17 @@ pub(crate) struct CredentialsSource {
 #[derive(Clone)]
 pub(super) struct CredentialsAnswer {
     credentials: Credentials,
-    /// When to ask again, if the source says how long they are valid.
-    renew: Option<Timestamp>,
+    /// If the source says how long they are valid.
+    term: Option<Term>,
+}
+
+/// When to ask again, and until when the answer serves if that fails.
+#[derive(Clone, Copy)]
+struct Term {
+    renew: Timestamp,
+    end: Timestamp,
+    /// After a failure.
+    pause: Duration,
 }
 
 impl CredentialsSource {
@@ -91,10 +103,25 @@ impl CredentialsSource {
     pub(super) async fn current(&self, limit: Duration) -> Result<CredentialsAnswer, RedisError> {
         let mut latest = self.latest.lock().await;
         let now = self.clock.now();
-        match latest.as_ref().filter(|answered| answered.renew.is_some_and(|renew| now < renew)) {
+        match latest.as_ref().filter(|answered| answered.term.is_some_and(|term| now < term.renew)) {
             Some(valid) => Ok(valid.clone()),
-            None => self.ask(&mut latest, limit).await,
+            None => self.ask(&mut latest, limit).await.or_else(|error| self.still_valid(&mut latest, error)),
         }
+    }
+
+    /// The latest answer until its end, after the source has failed.
+    fn still_valid(
+        &self,
+        latest: &mut Option<CredentialsAnswer>,
+        error: RedisError,
+    ) -> Result<CredentialsAnswer, RedisError> {
+        let now = self.clock.now();
+        let Some(CredentialsAnswer { credentials, term: Some(term) }) = latest else { return Err(error) };
+        if now >= term.end {
+            return Err(error);
+        }
+        term.renew = now.saturating_add(term.pause).min(term.end);
+        Ok(CredentialsAnswer { credentials: credentials.clone(), term: Some(*term) })
     }
 
     /// Those after an answer that the server refused. Of several connections that it refused, one
@@ -121,8 +148,14 @@ impl CredentialsSource {
         // An outage, which may pass: not a mistake of the configuration.
         let failed = |what| io::Error::other(format!("the source of credentials failed: {what}"));
         let credentials = answer.map_err(failed)?;
-        let renew = credentials.valid_for.map(|valid| self.clock.now().saturating_add(valid - valid / 5));
-        Ok(latest.insert(CredentialsAnswer { credentials, renew }).clone())
+        let now = self.clock.now();
+        let term = |valid: Duration| Term {
+            renew: now.saturating_add(valid - valid / 5),
+            end: now.saturating_add(valid),
+            pause: (valid / 50).max(Duration::from_secs(1)),
+        };
+        let term = credentials.valid_for.map(term);
+        Ok(latest.insert(CredentialsAnswer { credentials, term }).clone())
     }
 }
 
@@ -139,7 +172,7 @@ impl CredentialsAnswer {
     /// The login of a connection with these credentials, if it ends.
     pub(super) fn login(&self, source: &Arc<CredentialsSource>, info: &ConnectionInfo) -> Option<Login> {
         let user = info.redis_settings().username().map(str::to_owned);
-        self.renew.map(|renew| Login { source: Arc::clone(source), user, renew })
+        self.term.map(|term| Login { source: Arc::clone(source), user, renew: term.renew })
     }
 }
 
@@ -179,7 +212,7 @@ impl Login {
         }
         auth.arg(&answered.credentials.password).query_async::<()>(connection).await?;
         // Without an end, it is kept for good.
-        self.renew = answered.renew.unwrap_or(Timestamp::MAX);
+        self.renew = answered.term.map_or(Timestamp::MAX, |term| term.renew);
         Ok(())
     }
 }
@@ -196,6 +229,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+    use tollgate_core::ManualClock;
 
     const LIMIT: Duration = Duration::from_secs(1);
 
@@ -229,6 +263,29 @@ mod tests {
         source.current(LIMIT).await.unwrap();
         source.current(LIMIT).await.unwrap();
         assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn a_token_serves_until_its_end_while_its_source_fails() {
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&asked);
+        let source = CredentialsSource::new(move || {
+            let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+            let token = Credentials::password("t").valid_for(Duration::from_secs(100));
+            std::future::ready(if is_first { Ok(token) } else { Err("no token today") })
+        });
+        let time = ManualClock::new(Timestamp::EPOCH);
+        let source = CredentialsSource { clock: (&time).into(), ..source };
+        for (seconds, is_valid, questions) in
+            [(0, true, 1), (79, true, 1), (80, true, 2), (81, true, 2), (82, true, 3), (99, true, 4)]
+        {
+            time.set(Timestamp::from_micros(seconds * 1_000_000));
+            assert_eq!(source.current(LIMIT).await.is_ok(), is_valid, "{seconds} s");
+            assert_eq!(asked.load(Ordering::Relaxed), questions, "{seconds} s");
+        }
+        time.advance(Duration::from_secs(1));
+        let Err(error) = source.current(LIMIT).await else { panic!("it is over") };
+        assert!(error.to_string().contains("no token today"), "{error}");
     }
 
     #[tokio::test]
