@@ -44,9 +44,9 @@ pub fn bearer() -> impl KeyExtractor {
 /// The user id of `Authorization: Basic <credentials>` (RFC 7617, section 2): what stands before
 /// the first colon of the decoded credentials. The password is not part of the key.
 ///
-/// The name of the scheme, blanks and the padding of the base64 do not change the key. The user id
-/// is compared byte for byte: if your user database ignores case, count by what authentication
-/// found. Malformed credentials are no key: another scheme, no base64, no colon, or a control
+/// The name of the scheme, blanks and the padding of the base64 do not change the key, nor does
+/// what tolerant decoders ignore. The user id is compared byte for byte: if your user database
+/// ignores case, count by what authentication found. Malformed credentials are no key: another scheme, no base64, no colon, or a control
 /// character in the user id. An empty user id is no key either.
 ///
 /// **Prefer the authenticated identity**, as with [`bearer`]. Before the password is checked, any
@@ -71,7 +71,7 @@ pub fn bearer() -> impl KeyExtractor {
 /// ```
 pub fn basic_user() -> impl KeyExtractor {
     by_credentials("basic", |token| {
-        let credentials = LENIENT.decode(token).ok()?;
+        let credentials = LENIENT.decode(as_tolerant_checks_read(token)).ok()?;
         let colon = credentials.iter().position(|byte| *byte == b':')?;
         let user = &credentials[..colon];
         // A check that stops at a NUL would take "ada\0x" for ada, and each such name would have a
@@ -88,6 +88,22 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
         .with_decode_allow_trailing_bits(true),
 );
+
+/// Some checks also decode the alphabet for URLs, ignore other characters, and a last one that is
+/// less than a byte.
+fn as_tolerant_checks_read(token: &[u8]) -> Vec<u8> {
+    let digit = |byte: &u8| match byte {
+        b'-' => Some(b'+'),
+        b'_' => Some(b'/'),
+        b'.' | b'~' | b'=' => None,
+        digit => Some(*digit),
+    };
+    let mut digits: Vec<u8> = token.iter().filter_map(digit).collect();
+    if digits.len() % 4 == 1 {
+        digits.pop();
+    }
+    digits
+}
 
 fn by_credentials(
     scheme: &'static str,
@@ -192,6 +208,9 @@ mod tests {
             "Basic YWRhOnF3ZXJ0eQ==", // ada:qwerty
             "Basic YWRhOmE6Yg==",     // ada:a:b
             "Basic YWRhOg==",         // ada:
+            "Basic YWRhOj8-Pz8_",     // ada:?>???, in the alphabet for URLs
+            "Basic YW~RhOjEyMzQ.",    // with characters that are ignored
+            "Basic YWRhOjEyM",        // ada:12, and half a byte
         ] {
             assert_eq!(key_of(&basic_user(), &[line]), Some(Key::from("ada")), "{line:?}");
         }
