@@ -10,6 +10,7 @@ use super::client_ip::ClientIp;
 use super::extractor::KeyExtractor;
 use super::head::Head;
 use super::peer_ip::PeerIp;
+use crate::errors::Reason;
 
 /// The value of a cookie: see [`cookie`].
 #[derive(Clone, Debug)]
@@ -41,7 +42,7 @@ pub struct Cookie {
 ///
 /// The price: the holder of one session can also use a quota at each of its addresses. Where that
 /// matters, count by the authenticated user, with [`extension`](super::extension). Without an
-/// address, the request has no key.
+/// address, the request has no key, and is answered as one without the address of its peer.
 ///
 /// # Panics
 /// If `name` is empty or has a character that no cookie name has (RFC 6265, section 4.1.1): no
@@ -85,8 +86,16 @@ impl Cookie {
     }
 }
 
-impl KeyExtractor for Cookie {
-    fn extract(&self, head: &Head<'_>) -> Option<Key> {
+/// What a request says of a cookie.
+enum CookieValue<'a> {
+    Nothing,
+    One(Cow<'a, [u8]>),
+    /// Several, which differ.
+    Several,
+}
+
+impl Cookie {
+    fn find<'a>(&self, head: &Head<'a>) -> CookieValue<'a> {
         // HTTP/2 may split cookies over several lines (RFC 9113, section 8.2.3).
         let lines = head.headers().get_all(COOKIE).iter();
         let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
@@ -96,12 +105,29 @@ impl KeyExtractor for Cookie {
             let is_this = name == self.name.as_bytes() || *decoded(name) == *self.name.as_bytes();
             is_this.then(|| decoded(value))
         });
-        let value = values.next()?;
-        let differs = values.any(|other| unquoted(&other) != unquoted(&value));
-        match &self.client_ip {
-            _ if !differs => Some(Key::from_bytes(unquoted(&value))),
-            Some(client_ip) => client_ip.extract(head),
-            None => PeerIp::new().extract(head),
+        match values.next() {
+            None => CookieValue::Nothing,
+            Some(value) if values.any(|other| unquoted(&other) != unquoted(&value)) => CookieValue::Several,
+            Some(value) => CookieValue::One(value),
+        }
+    }
+}
+
+impl KeyExtractor for Cookie {
+    fn extract(&self, head: &Head<'_>) -> Option<Key> {
+        match (self.find(head), &self.client_ip) {
+            (CookieValue::Nothing, _) => None,
+            (CookieValue::One(value), _) => Some(Key::from_bytes(unquoted(&value))),
+            (CookieValue::Several, Some(client_ip)) => client_ip.extract(head),
+            (CookieValue::Several, None) => PeerIp::new().extract(head),
+        }
+    }
+
+    fn why_missing(&self, head: &Head<'_>) -> Reason {
+        match (self.find(head), &self.client_ip) {
+            (CookieValue::Nothing | CookieValue::One(_), _) => Reason::NoKey,
+            (CookieValue::Several, Some(client_ip)) => client_ip.why_missing(head),
+            (CookieValue::Several, None) => PeerIp::new().why_missing(head),
         }
     }
 }
@@ -182,11 +208,17 @@ mod tests {
     }
 
     #[test]
-    fn cookies_that_differ_without_an_address_are_no_key() {
-        assert_eq!(
-            cookie("session").extract(&Head::from(&request(&["session=planted; session=real"]))),
-            None
-        );
+    fn cookies_that_differ_without_an_address_are_the_servers_mistake() {
+        for (line, reason) in [
+            ("session=planted; session=real", Reason::NoPeerAddress),
+            ("session=", Reason::NoKey),
+            ("other=real", Reason::NoKey),
+        ] {
+            let request = request(&[line]);
+            let head = Head::from(&request);
+            assert!(cookie("session").extract(&head).is_none_or(|key| key.is_empty()), "{line}");
+            assert_eq!(cookie("session").why_missing(&head), reason, "{line}");
+        }
     }
 
     /// Cookie jars decode percent-encoding, and some remove quotes: these are all one session.
