@@ -17,11 +17,11 @@ pub(super) fn is_refusal(headers: &HeaderMap) -> bool {
 }
 
 /// The pause that a refused call asks for: the pushback (gRFC A6), or the `RetryInfo` in the
-/// details.
+/// details. Zero if a retry does not help.
 pub(super) fn pause(headers: &HeaderMap) -> Option<Duration> {
     match text(headers, "grpc-retry-pushback-ms") {
-        // A negative number, and one that cannot be read, mean that a retry does not help.
-        Some(pushback) => pushback.parse().ok().map(Duration::from_millis),
+        // A negative number, and one that cannot be read, mean that.
+        Some(pushback) => Some(Duration::from_millis(pushback.parse().unwrap_or(0))),
         None => retry_delay(&BASE64.decode(text(headers, "grpc-status-details-bin")?).ok()?),
     }
 }
@@ -161,9 +161,9 @@ mod tests {
             "NgoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIKCggIAhCAyrXuAQ==",
         );
         assert_eq!(asked(&[("grpc-status-details-bin", details)]), Some(Duration::from_millis(2_500)));
-        for (pushback, pause) in [("1500", Some(1_500)), ("0", Some(0)), ("-1", None), ("soon", None)] {
+        for (pushback, pause) in [("1500", 1_500), ("0", 0), ("-1", 0), ("soon", 0)] {
             let fields = [("grpc-retry-pushback-ms", pushback), ("grpc-status-details-bin", details)];
-            assert_eq!(asked(&fields), pause.map(Duration::from_millis), "{pushback}");
+            assert_eq!(asked(&fields), Some(Duration::from_millis(pause)), "{pushback}");
         }
         let unpadded = details.trim_end_matches('=');
         assert_eq!(asked(&[("grpc-status-details-bin", unpadded)]), Some(Duration::from_millis(2_500)));
