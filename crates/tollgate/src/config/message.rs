@@ -68,7 +68,9 @@ pub(super) fn hint(format: Format, text: &str, line: usize) -> &'static str {
 /// Replaces the names of types, which only Rust's readers know.
 fn plain(reason: &str) -> String {
     let number = "expected a whole number from 0 to 4294967295";
-    reason.replace("expected u32", number).replace("expected a sequence", "expected a list: [[rule]] in TOML")
+    let day = "expected a whole number from 1 to 31";
+    let reason = reason.replace("expected u32", number).replace("expected u8", day);
+    reason.replace("expected a sequence", "expected a list: [[rule]] in TOML")
 }
 
 /// What a field that is missing looks like.
