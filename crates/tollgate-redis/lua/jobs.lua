@@ -10,7 +10,7 @@
 --          holders.
 -- RETURNS  take:     1, the attempt, when the job ends, and 1 if the id was not held before, or 0;
 --                    without room 0, and the time until the first ends.
---          renew:    when the job ends, or 0 if that attempt does not hold it, or cannot for longer.
+--          renew:    when the job ends, or 0 if that attempt does not hold it, or not for longer.
 --          release:  1 if the job was held, otherwise 0.
 --          holders:  of each job its id, attempt, age, the time until it ends, and 1 if it lingers.
 

@@ -221,10 +221,11 @@ impl RedisStoreBuilder {
     /// the next attempt to connect.
     ///
     /// An error of the source counts as an outage of Redis, unless its last token is valid still,
-    /// and its text is in the error of the store: it should contain no secret. Connections ask one after another, and a source that
-    /// takes longer than the [connect timeout](RedisStoreBuilder::connect_timeout) fails. So a
-    /// source that asks over a network should say how long its answer is valid. Sentinels have
-    /// [credentials of their own](RedisStoreBuilder::sentinel_credentials).
+    /// and its text is in the error of the store: it should contain no secret. Connections ask one
+    /// after another, and a source that takes longer than the [connect
+    /// timeout](RedisStoreBuilder::connect_timeout) fails. So a source that asks over a network
+    /// should say how long its answer is valid. Sentinels have [credentials of their
+    /// own](RedisStoreBuilder::sentinel_credentials).
     ///
     /// A file that a secret store rewrites:
     ///

@@ -46,8 +46,9 @@ pub fn bearer() -> impl KeyExtractor {
 ///
 /// The name of the scheme, blanks and the padding of the base64 do not change the key, nor does
 /// what tolerant decoders ignore. The user id is compared byte for byte: if your user database
-/// ignores case, count by what authentication found. Malformed credentials are no key: another scheme, no base64, no colon, or a control
-/// character in the user id. An empty user id is no key either.
+/// ignores case, count by what authentication found. Malformed credentials are no key: another
+/// scheme, no base64, no colon, or a control character in the user id. An empty user id is no key
+/// either.
 ///
 /// **Prefer the authenticated identity**, as with [`bearer`]. Before the password is checked, any
 /// caller can name any user. It can then use up that user's quota, or invent users: give the rule
