@@ -1,5 +1,7 @@
 //! What was used is charged afterwards: of several policies at once, and without a permit.
 
+use std::time::Duration;
+
 use tollgate::store::{NeverFails, Settled, Store};
 use tollgate::usage::UsageTotals;
 use tollgate::{Algorithm, Key, Limit, Limiter, Policy, Question, Quota, SetupError, StoreExt};
@@ -79,6 +81,19 @@ async fn an_unknown_name_settles_nothing() {
     assert_eq!(left(&limiter).await, [900]);
     assert_eq!(permit.settle_each(&[("tpm", 5)]).await, [charged(5)]);
     assert_eq!(permit.settle_each(&[("tpm", 5)]).await, [Settled { forgiven: 5, ..Settled::default() }]);
+}
+
+/// The key of the block is the key of its policy.
+#[tokio::test]
+async fn what_was_settled_is_not_settled_again_by_its_block() {
+    let limiter = Limiter::new([per_minute("tpm", 1_000).block_after(20, Duration::from_secs(900))]);
+    let forgiven = |units| Settled { forgiven: units, ..Settled::default() };
+    let mut permit = limiter.check(&ada(), 10).await.unwrap();
+    assert_eq!(permit.settle_each(&[("tpm", 7)]).await, [charged(7)]);
+    assert_eq!(permit.settle_each(&[("tpm", 50)]).await, [forgiven(50)]);
+    assert_eq!(permit.charge("tpm").settle(50).await, forgiven(50));
+    assert_eq!(limiter.blocked("tpm", &ada()).await, None);
+    assert!(limiter.check(&ada(), 1).await.is_ok());
 }
 
 async fn debits_are_charged<S: Store<Error: NeverFails>>(store: S, algorithm: Algorithm) {

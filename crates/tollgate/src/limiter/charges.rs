@@ -119,8 +119,11 @@ impl Permit {
     /// Takes what one policy charged, once, with what a store granted. `None` for that if a failure
     /// policy decided.
     fn take(&mut self, is_it: impl Fn(&PolicyRef) -> bool) -> Option<(Ask, Option<GrantStamp>)> {
-        let is_it = |ask: &Option<Ask>| ask.as_ref().is_some_and(|ask| is_it(&ask.policy));
-        let at = self.asks.iter().position(is_it)?;
+        let plan = &self.in_force.plan;
+        // A rule also asks about the block of its keys, of which nothing can be settled.
+        let charges = |ask: &Ask| !plan.policy(&ask.policy).numbers().charges_nothing();
+        let is_it = |ask: &Ask| charges(ask) && is_it(&ask.policy);
+        let at = self.asks.iter().position(|ask| ask.as_ref().is_some_and(is_it))?;
         let share = self.report.share();
         let status = self.report.statuses().get(at);
         Some((self.asks[at].take()?, status.map(|status| GrantStamp { stamp: status.stamp(), share })))
