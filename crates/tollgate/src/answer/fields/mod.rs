@@ -341,6 +341,16 @@ mod tests {
         assert_eq!(headers["ratelimit-policy"], r#""p";q=3;qu="content-bytes";w=60"#);
     }
 
+    #[test]
+    fn a_share_of_at_least_one_unit_is_the_limit_in_all_fields() {
+        let plan = Plan::try_new(Policy::new("p", Quota::per_day(2)).by(global())).unwrap();
+        let verdict = Verdict::new(1, Duration::ZERO, [status(0, Wait::None, 1)]).of_share(Share::new(1, 3));
+        let mut headers = HeaderMap::new();
+        write_to(&mut headers, Fields::IetfAndXDelta, &plan, &verdict);
+        assert_eq!(headers["ratelimit-policy"], r#""p";q=1;w=86400"#);
+        assert_eq!(headers["x-ratelimit-limit"], "1");
+    }
+
     fn without_fields_of(left_out: &[usize], fields: Fields, statuses: [Status; 3]) -> HeaderMap {
         let policies = ["a", "b", "c"].map(|name| Policy::new(name, Quota::per_minute(60)));
         let rules =

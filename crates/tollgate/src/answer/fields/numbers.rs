@@ -48,7 +48,7 @@ impl NumberFields {
     ) -> NumberFields {
         let (policy, status) =
             policies.max_by_key(|(_, status)| strictness(status)).expect("at least one policy");
-        let share = verdict.share().and_then(|share| policy.share(share).ok());
+        let share = verdict.share().and_then(|share| policy.share_of_at_least_one(share).ok());
         let reset = match status.wait() {
             Wait::For(wait) => wait,
             Wait::None | Wait::Never => status.reset_after(),
