@@ -65,6 +65,29 @@ async fn a_key_is_blocked_after_so_many_denials() {
     assert_eq!(refused(&limiter).await.reason(), Reason::Blocked);
 }
 
+/// A caller that waits in a queue is answered by the refusal of one policy alone.
+#[tokio::test(start_paused = true)]
+async fn a_denial_from_a_queue_counts_for_the_rule_that_refused() {
+    let ada = Key::from("ada");
+    for (blocking, is_blocked) in [("ample", false), ("scant", true)] {
+        let policies = ["ample", "scant"].map(|name| {
+            let quota = if name == "ample" { Quota::per_second(1_000) } else { Quota::per_hour(1) };
+            let policy = Policy::new(name, quota);
+            if name == blocking { policy.block_after(1, BLOCK) } else { policy }
+        });
+        let limiter = Limiter::new(policies).store(store(&clock()));
+        drop(limiter.check(&ada, 1).await.unwrap());
+        let patient = tokio::spawn({
+            let (limiter, ada) = (limiter.clone(), ada.clone());
+            async move { limiter.until_ready(&ada, 1, Duration::from_secs(7_200)).await.map(drop) }
+        });
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(limiter.until_ready(&ada, 1, Duration::from_secs(1)).await.is_err());
+        patient.abort();
+        assert_eq!(limiter.blocked(blocking, &ada).await.is_some(), is_blocked, "{blocking}");
+    }
+}
+
 #[tokio::test]
 async fn a_block_charges_nothing_and_stores_nothing_until_it_starts() {
     let memory = store(&clock());

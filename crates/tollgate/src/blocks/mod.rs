@@ -22,10 +22,13 @@ impl DenialCounts {
         if denial.reason() != Reason::QuotaExceeded {
             return;
         }
-        let (plan, share) = (denial.report().plan(), denial.report().share());
-        for ask in denial.violated_at().filter_map(|at| asks.get(at)) {
-            let rule = plan.rule_of(&ask.policy);
-            if self.count(plan.own(rule), &ask.key) {
+        let (report, share) = (denial.report(), denial.report().share());
+        for policy in denial.violated_at().filter_map(|at| report.asked(at)) {
+            let rule = report.plan().rule_of(policy);
+            // The report of a denial from a queue is on a part of what was asked.
+            let of_rule = |ask: &&Ask| report.plan().rule_of(&ask.policy) == rule;
+            let Some(ask) = asks.iter().find(of_rule) else { continue };
+            if self.count(report.plan().own(rule), &ask.key) {
                 let (in_force, key, started) = (in_force(), ask.key.clone(), Arc::clone(&self.started));
                 Home::here().end(|| async move {
                     if in_force.start_block(rule, &key, share).await == BlockStart::Started {

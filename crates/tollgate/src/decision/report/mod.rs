@@ -82,9 +82,14 @@ impl Report {
         self.0.asked.get(at).map(|policy| self.0.plan.quota_exceeded(policy))
     }
 
+    /// The policy that applied, at a place.
+    pub(crate) fn asked(&self, at: usize) -> Option<&PolicyRef> {
+        self.0.asked.get(at)
+    }
+
     /// The first policy that applied.
     pub(crate) fn first(&self) -> Option<&PolicyRef> {
-        self.0.asked.first()
+        self.asked(0)
     }
 
     pub(crate) fn verdict(&self) -> &Verdict {
