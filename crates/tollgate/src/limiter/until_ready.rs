@@ -65,6 +65,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 let in_time = turn_before(waiter, end).await;
                 // Without a refusal, the callers ahead have only not been answered yet.
                 let last = || waiter.refusal(|at, _| waits_for_all && waiter.at() == Some(at));
+                if live.is_after(version) {
+                    break;
+                }
                 if let Some(refusal) = holds(waiter).or_else(|| last().filter(|_| !in_time)) {
                     return Waited::Over(Err(refusal.denial));
                 }
