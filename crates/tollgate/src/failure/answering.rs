@@ -98,11 +98,11 @@ impl<S: Store, F: Substitute> Answering<S, F> {
     /// stay charged, and slots are held until their time to live ends.
     ///
     /// Only corrections of what the store itself has granted are kept, and none that it may have
-    /// executed. Charges of about one time merge by policy and key, refunds by their grant. Each is
-    /// dropped about when it changes nothing any more: once its window is over by the clock of this
-    /// process, or its units are refilled. Beyond `most`, new ones are refused, as if they were not
-    /// kept. A [reset](crate::Limiter::reset) forgets those of its key, unless the store does not
-    /// execute it.
+    /// executed. Charges of a policy and key that are near in time merge, and so do refunds of one
+    /// grant. Each is dropped about when it changes nothing any more: once its window is over by
+    /// the clock of this process, or its units are refilled. Beyond `most`, new ones are refused,
+    /// as if they were not kept. A [reset](crate::Limiter::reset) forgets those of its key, unless
+    /// the store does not execute it.
     ///
     /// They are kept in memory: a process that ends loses them. A correction takes about 200 bytes.
     /// The store is asked again after 100 ms, and every two seconds at the latest, in a task of the

@@ -120,7 +120,7 @@ impl Permit {
     /// policy decided.
     fn take(&mut self, is_it: impl Fn(&PolicyRef) -> bool) -> Option<(Ask, Option<GrantStamp>)> {
         let plan = &self.in_force.plan;
-        // A rule also asks about the block of its keys, of which nothing can be settled.
+        // What charges nothing has nothing to settle.
         let charges = |ask: &Ask| !plan.policy(&ask.policy).numbers().charges_nothing();
         let is_it = |ask: &Ask| charges(ask) && is_it(&ask.policy);
         let at = self.asks.iter().position(|ask| ask.as_ref().is_some_and(is_it))?;

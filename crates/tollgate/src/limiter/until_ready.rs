@@ -66,6 +66,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 // Without a refusal, the callers ahead have only not been answered yet.
                 let last = || waiter.refusal(|at, _| waits_for_all && waiter.at() == Some(at));
                 if live.is_after(version) {
+                    // The queue refuses by rules that do not apply any more.
                     break;
                 }
                 if let Some(refusal) = holds(waiter).or_else(|| last().filter(|_| !in_time)) {

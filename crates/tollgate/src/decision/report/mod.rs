@@ -57,8 +57,8 @@ impl Report {
         self.policies().zip(self.statuses())
     }
 
-    /// Returns the policy with this name and its status, or those of its
-    /// [block](Policy::block_after) if the key is blocked. `None` if it did not apply, or if no
+    /// Returns the policy with this name and its status. If the key is also refused for a fixed
+    /// time, after many denials, the status says for how long. `None` if it did not apply, or if no
     /// store decided.
     ///
     /// ```
@@ -69,7 +69,7 @@ impl Report {
     /// ```
     pub fn get(&self, policy: &str) -> Option<(&Policy, &Status)> {
         let of_name = self.iter().filter(|(each, _)| each.name() == policy);
-        of_name.reduce(|own, block| if block.1.wait() > own.1.wait() { block } else { own })
+        of_name.reduce(|own, other| if other.1.wait() > own.1.wait() { other } else { own })
     }
 
     /// The set that decided.
