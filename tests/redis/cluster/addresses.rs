@@ -1,6 +1,9 @@
 //! Nodes that announce addresses where they cannot be reached, and servers that name no nodes.
 
+use std::time::Duration;
+
 use tokio::runtime::Builder;
+use tokio::time::sleep;
 use tollgate::{Policy, Quota};
 use tollgate_conformance::Suite;
 use tollgate_redis::RedisStoreBuilder;
@@ -38,10 +41,11 @@ fn through_nat(cluster: &Cluster) -> RedisStoreBuilder {
 }
 
 /// A server as Redis Enterprise shows itself: it wants the keys of a call in one hash slot, and has
-/// no `CLUSTER`.
-async fn without_names(kind: Kind) -> Server {
-    let renamed = ["--cluster-enabled", "yes", "--rename-command", "CLUSTER", "hidden"];
-    let server = Server::start_with(kind, &renamed).unwrap();
+/// no `CLUSTER`. Also without these commands.
+async fn without_names(kind: Kind, nor: &[&str]) -> Server {
+    let mut arguments = vec!["--cluster-enabled", "yes", "--rename-command", "CLUSTER", "hidden"];
+    arguments.extend(nor.iter().flat_map(|command| ["--rename-command", command, "unknown"]));
+    let server = Server::start_with(kind, &arguments).unwrap();
     let hash_slots: Vec<String> = (0..16_384).map(|hash_slot| hash_slot.to_string()).collect();
     let add = ["hidden", "ADDSLOTS"].into_iter().chain(hash_slots.iter().map(String::as_str));
     server.command(&add.collect::<Vec<_>>()).unwrap();
@@ -97,17 +101,30 @@ async fn a_hash_slot_that_moves_behind_nat_is_followed() {
 
 #[test]
 fn a_server_that_names_no_nodes_keeps_the_contract() {
-    let server = wait_for(without_names(Kind::Redis8_2));
+    let server = wait_for(without_names(Kind::Redis8_2, &[]));
     let url = format!("redis-cluster://{}", server.address());
     holds_of(each_case().without_atomic_sets_across_keys(), || builder(&url));
 }
 
 #[tokio::test]
 async fn the_url_of_a_server_that_names_no_nodes_must_be_that_of_a_cluster() {
-    let server = without_names(Kind::Installed).await;
+    let server = without_names(Kind::Installed, &[]).await;
     let Err(error) = builder(&server.url()).connect().await else { panic!("it connects") };
     assert!(error.is_configuration(), "{error}");
     assert!(error.to_string().contains("redis-cluster://"), "{error}");
+}
+
+/// Nothing reports the end of a connection in RESP2, also of one to a node of a Cluster.
+#[tokio::test]
+async fn the_first_request_to_a_node_in_resp2_after_connections_were_cut_passes() {
+    let server = without_names(Kind::Redis8_2, &["HELLO"]).await;
+    let store = builder(&format!("redis-cluster://{}", server.address())).connect().await.unwrap();
+    let policy = Policy::new("p", Quota::per_day(5));
+    assert!(try_acquire(&store, &policy, "ada", 1).await.unwrap().is_granted());
+    server.command(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+    // A connection that was idle for a second is tried first.
+    sleep(Duration::from_millis(1_100)).await;
+    assert!(try_acquire(&store, &policy, "ada", 1).await.unwrap().is_granted());
 }
 
 #[tokio::test]

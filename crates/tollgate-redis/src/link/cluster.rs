@@ -416,11 +416,9 @@ impl Handle<'_> {
             }
             was_redirected = redirects && !was_redirected;
             asking = kind == ErrorKind::Server(ServerErrorKind::Ask);
-            self = if redirects {
-                self.redirected(error).await?
-            } else {
-                self.cluster.handle(hash_slot).await?
-            };
+            let next =
+                if redirects { self.redirected(error).await } else { self.cluster.handle(hash_slot).await };
+            self = next.map_err(Error::unsent)?;
             if redirects && !asking {
                 self.cluster.moved(hash_slot, &self.node);
             }

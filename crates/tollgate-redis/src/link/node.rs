@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use super::backoff::Backoff;
 use super::call::{CallOutcome, MAX_TIMEOUTS, query, server_kind};
 use super::credentials::Login;
-use super::open::{Address, Connecting, ConnectionEnd, Opened, open};
+use super::open::{Address, Connecting, ConnectionEnd, Idling, Opened, open};
 use crate::error::{Cause, Error, LateAnswer, next_call};
 
 pub(crate) struct ClusterNode {
@@ -22,12 +22,19 @@ pub(crate) struct ClusterNode {
     info: ConnectionInfo,
     connecting: Connecting,
     backoff: Backoff,
-    connection: Mutex<Option<(NodeConn, Option<Login>)>>,
+    connection: Mutex<Option<KeptConn>>,
     /// How many attempts to connect have ended.
     attempts: AtomicU32,
     /// Whether a call needed this node since the last refresh of the hash slots.
     pub(super) is_wanted: AtomicBool,
     standing: Arc<AtomicU8>,
+}
+
+/// The connection of a node, for the next calls.
+struct KeptConn {
+    conn: NodeConn,
+    login: Option<Login>,
+    idling: Idling,
 }
 
 /// The node has not answered the last call on keys, or had none.
@@ -66,7 +73,8 @@ impl ClusterNode {
     pub(super) async fn connection(&self) -> Result<NodeConn, Error> {
         let attempts = self.attempts.load(Ordering::Relaxed);
         let mut kept = self.connection.lock().await;
-        if let Some((conn, login)) = kept.as_mut().filter(|(conn, _)| conn.is_usable())
+        if let Some(KeptConn { conn, login, idling }) = kept.as_mut().filter(|kept| kept.conn.is_usable())
+            && idling.is_answered(&conn.health.end, &mut conn.inner).await
             && Login::is_kept(login, &mut conn.inner, self.connecting.timeouts).await
         {
             return Ok(conn.clone());
@@ -91,7 +99,7 @@ impl ClusterNode {
                 let standing = Arc::clone(&self.standing);
                 let response = self.connecting.timeouts.response;
                 let conn = NodeConn { inner, health: Arc::new(health), standing, response };
-                Ok(kept.insert((conn, login)).0.clone())
+                Ok(kept.insert(KeptConn { conn, login, idling: Idling::new() }).conn.clone())
             }
             Err(cause) => {
                 let error = Error::from(cause);

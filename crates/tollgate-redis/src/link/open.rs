@@ -1,5 +1,6 @@
 //! Opening a connection: protocol, name, settings, and how its end is noticed.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use bb8_redis::redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, PushInfo,
     PushKind, RedisError, ServerErrorKind, Value, cmd,
 };
+use tollgate_core::{Clock, Timestamp};
 
 use super::call::{Timeouts, server_kind};
 use super::credentials::{CredentialsSource, Login, is_refused};
@@ -45,6 +47,35 @@ pub(super) enum ConnectionEnd {
 impl ConnectionEnd {
     pub(super) fn is_reported(&self) -> bool {
         matches!(self, ConnectionEnd::Reported(dead) if dead.load(Ordering::Acquire))
+    }
+}
+
+/// A RESP2 connection that was idle for longer is tried before it is used.
+const MAX_IDLE: Duration = Duration::from_secs(1);
+
+/// For how long a connection was not used.
+pub(super) struct Idling {
+    used: Timestamp,
+    clock: Clock,
+}
+
+impl Idling {
+    /// Of a new connection.
+    pub(super) fn new() -> Idling {
+        let clock = Clock::system();
+        Idling { used: clock.now(), clock }
+    }
+
+    /// Tries a connection that was idle and would not report its end. True for all others.
+    pub(super) async fn is_answered(
+        &mut self,
+        end: &ConnectionEnd,
+        connection: &mut MultiplexedConnection,
+    ) -> bool {
+        let ConnectionEnd::Unreported = end else { return true };
+        let now = self.clock.now();
+        let is_idle = now >= mem::replace(&mut self.used, now).saturating_add(MAX_IDLE);
+        !is_idle || ping(connection).await.is_ok()
     }
 }
 

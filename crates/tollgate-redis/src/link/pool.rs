@@ -3,7 +3,6 @@
 //! After `NOSCRIPT`, `Conn::run` sends the whole script on the same connection.
 
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -13,12 +12,11 @@ use bb8_redis::redis::aio::MultiplexedConnection;
 use bb8_redis::redis::{ConnectionInfo, RedisError, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use tollgate_core::{Clock, Timestamp};
 
 use super::backoff::Backoff;
 use super::call::{Build, CallOutcome, MAX_TIMEOUTS, Text, Timeouts, cause, is_replica, query, server_kind};
 use super::credentials::Login;
-use super::open::{Connecting, ConnectionEnd, Opened, open, open_resp2, ping};
+use super::open::{Connecting, ConnectionEnd, Idling, Opened, open, open_resp2, ping};
 use super::proxy_check::ShardingCheck;
 use super::sentinels::Sentinels;
 use crate::error::{Cause, Error, LateAnswer};
@@ -139,7 +137,7 @@ impl Pool {
                     // The master was demoted. A new connection leads to the new master.
                     resent += 1;
                     drop(checkout);
-                    checkout = self.checkout().await?;
+                    checkout = self.checkout().await.map_err(Error::unsent)?;
                 }
                 result => {
                     if let Some(Err(error)) = &result
@@ -270,7 +268,7 @@ impl ManageConnection for Manager {
             ServerSource::Sentinels(sentinels) => sentinels.connect().await?,
         };
         self.sharding.run(&mut connection).await?;
-        let (path, clock) = (Arc::clone(&self.path), Clock::system());
+        let path = Arc::clone(&self.path);
         Ok(Conn {
             inner: connection,
             end,
@@ -281,8 +279,7 @@ impl ManageConnection for Manager {
             generation,
             unproven: Some(Arc::clone(&self.failures)),
             limits: self.connecting.timeouts,
-            used: clock.now(),
-            clock,
+            idling: Idling::new(),
         })
     }
 
@@ -309,13 +306,8 @@ pub(crate) struct Conn {
     /// show that connecting works.
     unproven: Option<Arc<Failures>>,
     limits: Timeouts,
-    /// When the connection was used last.
-    used: Timestamp,
-    clock: Clock,
+    idling: Idling,
 }
-
-/// A RESP2 connection that was idle for longer is tried before it is used.
-const MAX_IDLE: Duration = Duration::from_secs(1);
 
 impl Conn {
     fn is_usable(&self) -> bool {
@@ -323,12 +315,8 @@ impl Conn {
         !(self.broken || is_outdated || self.end.is_reported())
     }
 
-    /// Tries a connection that was idle and would not report its end. True for all others.
     async fn answers_after_idling(&mut self) -> bool {
-        let ConnectionEnd::Unreported = self.end else { return true };
-        let now = self.clock.now();
-        let is_idle = now >= mem::replace(&mut self.used, now).saturating_add(MAX_IDLE);
-        !is_idle || ping(&mut self.inner).await.is_ok()
+        self.idling.is_answered(&self.end, &mut self.inner).await
     }
 
     /// Authenticates again before its token ends. True for all others.
