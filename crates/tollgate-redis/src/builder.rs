@@ -131,8 +131,9 @@ impl RedisStoreBuilder {
     /// Sets how long an answer may take. Default: 1 second.
     ///
     /// This finds connections that no longer work. To bound how long callers wait, put a timeout
-    /// around the store. Without one, callers in another runtime than the one that connects wait
-    /// for at most twice the sum of both timeouts: that runtime may not be driven any more.
+    /// around the store. Without one, checks and refunds in another runtime than the one that
+    /// connects wait for at most twice the sum of both timeouts, since that runtime may not be
+    /// driven any more. Questions about usage, and jobs, need it to be driven.
     pub fn response_timeout(mut self, timeout: Duration) -> RedisStoreBuilder {
         self.response_timeout = timeout;
         self

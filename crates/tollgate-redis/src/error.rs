@@ -93,7 +93,7 @@ impl Error {
     /// Whether a call was sent and not answered in time.
     pub(crate) fn is_unanswered(&self) -> bool {
         match &*self.cause {
-            Cause::Redis(error) => error.is_timeout(),
+            Cause::Redis(error) => error.is_timeout() && !self.is_unsent,
             Cause::Unanswered(..) => true,
             _ => false,
         }

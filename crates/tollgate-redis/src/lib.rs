@@ -161,8 +161,9 @@
 //!   [`Overloaded`](tollgate_core::ErrorKind::Overloaded). No circuit breaker counts it, and
 //!   nothing was charged. The same holds if the queue is [full](RedisStoreBuilder::most_waiting).
 //! - **Callers that leave** before their check was sent are charged nothing. The same holds if
-//!   their `timeout` ends before. The exception is a set over several hash slots of a Cluster,
-//!   which is always brought to its end.
+//!   their `timeout` ends before. The exception is a set over several hash slots of a Cluster: it
+//!   is brought to its end also if its caller leaves, and if its timeout ends after all hash slots
+//!   were found to have room.
 //! - **A slot that is granted too late is given back.** If a set with a
 //!   [slot](tollgate_core::Policy::in_flight) was sent and its caller has left or timed out, the
 //!   answer is awaited until the time to live of the slot would end. What it grants is refunded at
@@ -206,14 +207,7 @@
 //! each decides by its own policy.
 //!
 //! A window then admits at most the larger of both limits. A bucket admits at most both bursts and,
-//! in a time *t*, the faster rate × *t*; if only the bursts differ, what the larger one allows. A
-//! refusal and a look change no state.
-//!
-//! If a failover leads to a server whose clock is slow, a bucket may be further ahead than it can
-//! get. An older time in a reply shows that. The store then asks again for what that reply refused.
-//! Until the old time is reached again, it cuts such buckets to the policy's own. A process that
-//! connects after the failover cannot notice it. Its callers wait until another process has cut the
-//! bucket, and at most for the step of the clock or 1,024 windows, whichever is shorter.
+//! in a time *t*, the faster rate × *t*. A refusal and a look change no state.
 //!
 //! | bytes a key | Redis 6.2 | Redis 7.0 | Redis 8.2 | Valkey 9.1 |
 //! |---|--:|--:|--:|--:|

@@ -19,10 +19,11 @@ use crate::answer_in_time::{AnswerInTime, Timer};
 use crate::commit::{
     AcquireRequest, Answered, Caller, Commit, Deadline, Pair, RefundEntry, Returns, SHADOW_SENT_WITHIN,
 };
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::eviction::Eviction;
 use crate::renewals::{self, RenewalAnswer};
-use crate::set::{self, PairOrder, several_hash_slots};
+use crate::set::several_hash_slots::{self, HashSlotPart};
+use crate::set::{self, PairOrder};
 use crate::usage;
 use crate::wire::args::ScriptArgs;
 use crate::wire::script::Part;
@@ -116,7 +117,31 @@ impl RedisStore {
         let (deadline, end) = self.deadline();
         let (caller, answer) = Caller::new(deadline);
         let context = Arc::clone(&self.commit.context);
-        self.commit.context.runtime.spawn(async move { caller.notify_in_time(&context.waits, steps).await });
+        self.commit.context.runtime.spawn(async move {
+            caller.notify_in_time(&context.waits, steps, |_| Cause::Late.into()).await;
+        });
+        AnswerInTime::new(answer, end)
+    }
+
+    /// Acquires a set of several hash slots in the store's runtime. It is charged to its end, also
+    /// if the caller leaves.
+    fn acquire_parts(&self, parts: Vec<HashSlotPart>, times: Times) -> AnswerInTime<Answered> {
+        let is_in_shadow = self.commit.is_in_shadow;
+        let (deadline, end) = if is_in_shadow { self.deadline_in_shadow() } else { self.deadline() };
+        let (caller, answer) = Caller::new(deadline.filter(|_| !is_in_shadow));
+        let commit = Arc::clone(&self.commit);
+        self.commit.context.runtime.spawn(async move {
+            // The look ends by itself at the deadline.
+            match several_hash_slots::looked(&commit, &parts, times, deadline).await {
+                Some(answer) => caller.notify(answer),
+                None => {
+                    let hash_slots = several_hash_slots::hash_slots(&parts);
+                    let steps = several_hash_slots::charge(&commit, &parts, times);
+                    let why = |deadline| commit.why_late(&hash_slots, deadline);
+                    caller.notify_in_time(&commit.context.waits, steps, why).await;
+                }
+            }
+        });
         AnswerInTime::new(answer, end)
     }
 
@@ -176,9 +201,7 @@ impl Store for RedisStore {
             _ => {
                 let log = self.commit.context.names.log;
                 let parts = several_hash_slots::parts(&pairs, &keys, &hash_slots, log, is_claim);
-                let commit = Arc::clone(&self.commit);
-                let steps = async move { several_hash_slots::acquire(&commit, &parts, times).await };
-                Reply::Later(AcquireFuture { answer: self.in_a_task(steps), order: Some(order) })
+                Reply::Later(AcquireFuture { answer: self.acquire_parts(parts, times), order: Some(order) })
             }
         }
     }
@@ -249,9 +272,10 @@ impl RecentUsage for RedisStore {
 /// A verdict of a [`RedisStore`], on its way.
 ///
 /// A caller that drops it before it was sent is charged nothing. Once it was sent, it is decided
-/// and may be charged. A set over several hash slots of a Cluster is started at once and brought to
-/// its end. What a set with a [slot](tollgate_core::Policy::in_flight) is granted then is refunded
-/// as soon as the answer comes.
+/// and may be charged. A set over several hash slots of a Cluster is started at once, and brought
+/// to its end once all of them have room. What a set with a
+/// [slot](tollgate_core::Policy::in_flight) is granted then is refunded as soon as the answer
+/// comes.
 pub struct AcquireFuture {
     answer: AnswerInTime<Answered>,
     /// Which status belongs to which check, if the set names a pair twice or is spread over hash

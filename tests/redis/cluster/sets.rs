@@ -1,10 +1,12 @@
 //! Sets whose keys are in different slots.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate::store::{Check, Grant, Store, StoreError, Times};
-use tollgate::{Algorithm, Key, Policy, Quota, Wait};
+use tollgate::store::{Check, ErrorKind, Grant, Store, StoreError, Times};
+use tollgate::{Algorithm, Key, Policy, Quota, StoreExt, Wait};
 use tollgate_test_servers::{Cluster, Kind};
 
 use super::{a_day, elsewhere, home, start, store};
@@ -39,6 +41,31 @@ async fn a_set_over_several_slots_charges_no_key_when_one_refuses() {
     }
 }
 
+/// A circuit breaker counts it once. The sets were only looked at, so nothing is charged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stall_of_a_node_is_one_failure_of_all_sets_that_wait_for_it() {
+    let (cluster, prefix, store) = start(Kind::Redis8_2).await;
+    let other = elsewhere(&cluster, &prefix, "ada");
+    let (policy, keys) = (a_day("p", 100), [Key::from("ada"), Key::from(&*other)]);
+    let set = keys.each_ref().map(|key| Check::new(&policy, key, 1));
+    assert!(store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted());
+    let hasty = store.clone().timeout(Duration::from_secs(2));
+    let (_, node) = home(&cluster, &prefix, "ada");
+    node.pause().unwrap();
+    let asked: Vec<_> = (0..20).map(|_| hasty.acquire(&set, Times::ONCE).wait()).collect();
+    let mut failures = Vec::new();
+    for answer in asked {
+        let error = answer.await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        failures.push(error.call());
+    }
+    node.resume().unwrap();
+    assert!(failures[0].is_some() && failures.iter().all(|call| *call == failures[0]), "{failures:?}");
+    for key in ["ada", &other] {
+        assert_eq!(used(&store, &policy, key).await, 1);
+    }
+}
+
 /// With this order of rules the attacker used to reserve the shared quota first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_is_always_refused_holds_no_quota_of_others() {
@@ -46,23 +73,27 @@ async fn a_caller_that_is_always_refused_holds_no_quota_of_others() {
     let attacker = elsewhere(&cluster, &prefix, "all");
     let (shared, own) = (a_day("shared", 50), a_day("own", 1));
     acquire(&store, &own, &attacker, 1).await;
-    let mut attack = JoinSet::new();
+    let (mut attack, refused) = (JoinSet::new(), Arc::new(AtomicU32::new(0)));
     for _ in 0..100 {
         let (store, shared, own, key) = (store.clone(), shared.clone(), own.clone(), Key::from(&*attacker));
+        let refused = Arc::clone(&refused);
         attack.spawn(async move {
             let all = Key::from("all");
             loop {
                 let set = [Check::new(&shared, &all, 1), Check::new(&own, &key, 1)];
                 assert!(!store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted());
+                refused.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
+    eventually("it is attacked", async || refused.load(Ordering::Relaxed) >= 200).await;
     for n in 0..48_u32 {
         let (all, caller) = (Key::from("all"), Key::from(n));
         let set = [Check::new(&shared, &all, 1), Check::new(&own, &caller, 1)];
         let verdict = store.acquire(&set, Times::ONCE).wait().await.unwrap();
         assert!(verdict.is_granted(), "caller {n} was refused: {verdict:?}");
     }
+    assert!(attack.try_join_next().is_none(), "an attacker has ended");
     attack.abort_all();
     assert_eq!(used(&store, &shared, "all").await, 48);
 }

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tollgate_core::{Clock, Timestamp, Verdict};
 
-use crate::error::{Cause, Error};
+use crate::error::Error;
 
 /// Resolves to the answer for one caller.
 pub(crate) type AnswerReceiver<A> = oneshot::Receiver<Result<A, Error>>;
@@ -107,7 +107,7 @@ impl<A> Caller<A> {
         self.deadline.map(|deadline| deadline.until)
     }
 
-    pub(super) fn notify(mut self, answer: Result<impl Into<A>, Error>) {
+    pub(crate) fn notify(mut self, answer: Result<impl Into<A>, Error>) {
         self.send(answer.map(Into::into));
     }
 
@@ -123,15 +123,20 @@ impl<A> Caller<A> {
         }
     }
 
-    /// Notifies the caller of the outcome of `steps`, or of a timeout at the deadline. Runs `steps`
-    /// to their end in both cases.
-    pub(crate) async fn notify_in_time(self, clock: &Clock, steps: impl Future<Output = Result<A, Error>>) {
-        let Some(until) = self.until() else { return self.notify(steps.await) };
+    /// Notifies the caller of the outcome of `steps`, or at the deadline of `why` it is late. Runs
+    /// `steps` to their end in both cases.
+    pub(crate) async fn notify_in_time(
+        self,
+        clock: &Clock,
+        steps: impl Future<Output = Result<A, Error>>,
+        why: impl FnOnce(Deadline) -> Error,
+    ) {
+        let Some(deadline) = self.deadline else { return self.notify(steps.await) };
         let mut steps = pin!(steps);
-        match timeout(span(clock.now(), until), &mut steps).await {
+        match timeout(span(clock.now(), deadline.until), &mut steps).await {
             Ok(answer) => self.notify(answer),
             Err(_) => {
-                self.notify(Err::<A, _>(Cause::Late.into()));
+                self.notify(Err::<A, _>(why(deadline)));
                 // Dropped, so that what a claim is granted now is refunded.
                 steps.await.map_or_else(drop, drop);
             }

@@ -230,14 +230,18 @@ impl<L: Load> Group<L> {
         {
             return Some(queue.loads.len() == 1 && !is_full(&first.load, most_work));
         }
-        queues.close_lane(hash_slot);
+        let left = queues.close_lane(hash_slot);
         self.notify_if_idle(&queues);
+        drop(queues);
+        drop(left);
         None
     }
 
     /// Closes a lane whose runtime stops.
     pub(super) fn close_lane(&self, hash_slot: u16) {
-        self.queues().close_lane(hash_slot);
+        let left = self.queues().close_lane(hash_slot);
+        // After the lock, which the callers that this notifies may need.
+        drop(left);
     }
 
     /// Notes that the server answered a call of this hash slot, after `work`.
@@ -329,6 +333,23 @@ impl<L: Load> Group<L> {
         (guard, overdue)
     }
 
+    /// Why a set was not decided by a deadline, whose parts are in these hash slots.
+    pub(super) fn why_late(&self, hash_slots: &[u16], deadline: Deadline) -> Error {
+        let now = self.context.waits.now();
+        let mut guard = self.queues();
+        let Queues { of_hash_slot, in_flight, silences, .. } = &mut *guard;
+        if in_flight.values().any(|call| call.is_moving && hash_slots.contains(&call.hash_slot)) {
+            return Cause::Moving.into();
+        }
+        let is_silent = |hash_slot: &&u16| {
+            of_hash_slot.get(*hash_slot).is_some_and(|queue| deadline.asked > queue.answered)
+        };
+        let silent = hash_slots.iter().find(is_silent);
+        let number =
+            silent.and_then(|hash_slot| silences.number(self.context.link.node(*hash_slot), deadline, now));
+        Error::from(Cause::Late).of_silence(number)
+    }
+
     /// The number of the silence in which a call was not answered in time, if it does not last.
     pub(super) fn silence(&self, hash_slot: u16, sent: Timestamp) -> Option<u64> {
         let now = self.context.waits.now();
@@ -384,14 +405,17 @@ impl<L: Load> Queues<L> {
         self.waiting -= callers;
     }
 
-    fn close_lane(&mut self, hash_slot: u16) {
-        let Entry::Occupied(mut queue) = self.of_hash_slot.entry(hash_slot) else { return };
+    /// Returns the loads that are left if it was the last lane: then the runtime is stopping.
+    /// Dropping them notifies their callers.
+    fn close_lane(&mut self, hash_slot: u16) -> VecDeque<Queued<L>> {
+        let Entry::Occupied(mut queue) = self.of_hash_slot.entry(hash_slot) else { return VecDeque::new() };
         queue.get_mut().lanes -= 1;
-        if queue.get().lanes == 0 {
-            // If loads are left, the runtime is stopping. Dropping them notifies their callers.
-            let left = queue.remove().loads;
-            self.waiting -= left.iter().map(|queued| queued.callers).sum::<usize>();
+        if queue.get().lanes > 0 {
+            return VecDeque::new();
         }
+        let left = queue.remove().loads;
+        self.waiting -= left.iter().map(|queued| queued.callers).sum::<usize>();
+        left
     }
 }
 

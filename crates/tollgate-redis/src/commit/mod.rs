@@ -146,6 +146,11 @@ impl Commit {
         give_back(&self.returns, hash_slot, entries, deadline)
     }
 
+    /// Why a set was not decided by a deadline, whose parts are in these hash slots.
+    pub(crate) fn why_late(&self, hash_slots: &[u16], deadline: Deadline) -> Error {
+        self.checks.why_late(hash_slots, deadline)
+    }
+
     /// Notifies callers whose deadline has passed. The store's runtime does so too, unless it is
     /// held up.
     pub(crate) fn notify_overdue(&self) {

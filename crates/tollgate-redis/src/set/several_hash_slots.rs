@@ -16,7 +16,8 @@ use smallvec::SmallVec;
 use tollgate_core::{Algorithm, Stamp, Status, Times, Verdict, Wait};
 
 use crate::commit::{
-    AcquireRequest, AnswerReceiver, Answered, Commit, Pair, Returns, SetKeys, Undo, VerdictReceiver, refunds,
+    AcquireRequest, AnswerReceiver, Answered, Commit, Deadline, Pair, Returns, SetKeys, Undo,
+    VerdictReceiver, refunds,
 };
 use crate::error::Cause;
 use crate::error::Error;
@@ -55,24 +56,36 @@ pub(crate) fn parts(
     parts
 }
 
-/// Acquires the set of these parts. The verdict has a status for each pair.
-pub(crate) async fn acquire(
+/// The hash slots of these parts.
+pub(crate) fn hash_slots(parts: &[HashSlotPart]) -> Vec<u16> {
+    parts.iter().map(|part| part.hash_slot).collect()
+}
+
+/// Looks at the set of these parts until a deadline. Returns the answer, unless all have room and
+/// are to be charged. The verdict has a status for each pair.
+pub(crate) async fn looked(
     commit: &Commit,
     parts: &[HashSlotPart],
     times: Times,
-) -> Result<Answered, Error> {
-    let looks = look(commit, parts, times).await;
+    deadline: Option<Deadline>,
+) -> Option<Result<Answered, Error>> {
+    let looks = look(commit, parts, times, deadline).await;
     let is_refused = |look: &Result<Verdict, Error>| {
         look.as_ref().is_ok_and(|look| look.each().iter().any(|status| status.wait() != Wait::None))
     };
     if looks.iter().any(is_refused) {
-        return Ok(verdict(parts, 0, known(parts, looks)).into());
+        return Some(Ok(verdict(parts, 0, known(parts, looks)).into()));
     }
-    let looks: Vec<Verdict> = looks.into_iter().collect::<Result<_, _>>()?;
-    if times.max() == 0 {
-        return Ok(verdict(parts, 0, looks).into());
+    match looks.into_iter().collect::<Result<Vec<Verdict>, _>>() {
+        Ok(looks) if times.max() == 0 => Some(Ok(verdict(parts, 0, looks).into())),
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
     }
-    let mut verdicts = ask_all(commit, parts, times, 1).await;
+}
+
+/// Acquires the set of these parts, all of which had room. The verdict has a status for each pair.
+pub(crate) async fn charge(commit: &Commit, parts: &[HashSlotPart], times: Times) -> Result<Answered, Error> {
+    let mut verdicts = ask_all(commit, parts, times, 1, None).await;
     let granted =
         verdicts.iter().map(|verdict| verdict.as_ref().map_or(0, Verdict::times)).min().unwrap_or(0);
     let granted = if granted < times.min() { 0 } else { granted };
@@ -90,7 +103,7 @@ pub(crate) async fn acquire(
     }
     // Another caller took the units since the look. It may have given them back by now, so a second
     // look alone could show no reason for the denial.
-    let looks = look(commit, parts, times).await;
+    let looks = look(commit, parts, times, None).await;
     let denied =
         verdicts.into_iter().zip(looks).map(|(answer, look)| if is_refusal(&answer) { answer } else { look });
     Ok(verdict(parts, 0, known(parts, denied.collect())).into())
@@ -128,8 +141,13 @@ pub(crate) async fn give_back(commit: &Commit, returns: Returns) -> Result<(), E
 
 /// Looks at all parts, for a caller that would acquire the set as often as the least that is asked
 /// for.
-async fn look(commit: &Commit, parts: &[HashSlotPart], times: Times) -> Vec<Result<Verdict, Error>> {
-    ask_all(commit, parts, Times::LOOK, times.min().max(1)).await
+async fn look(
+    commit: &Commit,
+    parts: &[HashSlotPart],
+    times: Times,
+    deadline: Option<Deadline>,
+) -> Vec<Result<Verdict, Error>> {
+    ask_all(commit, parts, Times::LOOK, times.min().max(1), deadline).await
 }
 
 /// Asks for all parts, each of them `costs` times its costs.
@@ -138,8 +156,9 @@ async fn ask_all(
     parts: &[HashSlotPart],
     times: Times,
     costs: u32,
+    deadline: Option<Deadline>,
 ) -> Vec<Result<Verdict, Error>> {
-    let answers = all(parts.iter().map(|part| part.ask(commit, times, costs)).collect()).await;
+    let answers = all(parts.iter().map(|part| part.ask(commit, times, costs, deadline)).collect()).await;
     answers.into_iter().map(|answer| answer.map(Answered::accept)).collect()
 }
 
@@ -223,14 +242,20 @@ impl HashSlotPart {
     }
 
     /// Asks for the pairs of this part, each at `costs` times its cost.
-    fn ask(&self, commit: &Commit, times: Times, costs: u32) -> Result<VerdictReceiver, Error> {
+    fn ask(
+        &self,
+        commit: &Commit,
+        times: Times,
+        costs: u32,
+        deadline: Option<Deadline>,
+    ) -> Result<VerdictReceiver, Error> {
         let cost = |args: &ScriptArgs| args.cost.saturating_mul(costs.into());
         let pairs = self.args.iter().map(|args| Pair { policy: &args.policy, cost: cost(args) }).collect();
         let is_claim = self.is_claim && times != Times::LOOK;
         commit.acquire(
             self.hash_slot,
             AcquireRequest { pairs, keys: self.keys.clone(), times, is_claim },
-            None,
+            deadline,
         )
     }
 }
