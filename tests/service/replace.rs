@@ -17,8 +17,8 @@ use tollgate::layer::RuleChange;
 use tollgate::store::Renewal;
 use tollgate::time::Clock;
 use tollgate::{
-    Algorithm, Head, MemoryStore, MissingKey, Outcome, Policy, PolicyError, PolicyExt, Quota, RateLimitLayer,
-    Reason, RequestLimiter, Rule, SetupError, Slot,
+    Algorithm, Head, Key, Limiter, MemoryStore, MissingKey, Outcome, Policy, PolicyError, PolicyExt, Quota,
+    RateLimitLayer, Reason, RequestLimiter, Rule, SetupError, Slot,
 };
 use tollgate_tests::{
     EVERY_ALGORITHM, Leasing, a_minute, call, clock, field, per_minute, per_user, request, store, user,
@@ -592,4 +592,28 @@ async fn a_replacement_in_another_layer_wakes_no_one_here() {
     layer.clone().expose_report().replace(exports(9)).unwrap();
     settled().await;
     assert_eq!(*passed.lock().unwrap(), ["a"]);
+}
+
+/// The queue outlives the rules, and remembers what they refused.
+#[tokio::test(start_paused = true)]
+async fn a_caller_is_not_refused_by_what_earlier_rules_said_in_the_queue() {
+    let slow = |limit| Policy::new("slow", Quota::per_day(limit)).with_algorithm(Algorithm::FIXED_WINDOW);
+    let fast = || Policy::new("fast", Quota::per_hour(1));
+    let limiter = Limiter::new([slow(1), fast()]).store(store(&clock()));
+    let (ada, both) = (Key::from("ada"), Key::from("both"));
+    drop(limiter.check_each(&[("slow", &ada, 1), ("fast", &both, 1)]).await.unwrap());
+    let waits_for_both = tokio::spawn({
+        let (limiter, ada, both) = (limiter.clone(), ada.clone(), both.clone());
+        async move {
+            let asks = [("slow", &ada, 1), ("fast", &both, 1)];
+            limiter.until_ready_each(&asks, Duration::from_secs(2 * 86_400)).await.map(drop)
+        }
+    });
+    sleep(Duration::from_millis(1)).await;
+    limiter.replace([slow(9), fast()]).unwrap();
+    sleep(Duration::from_millis(1)).await;
+    // By the new rules there is room, and the first caller waits for the other policy.
+    let permit = limiter.until_ready_each(&[("slow", &ada, 1)], Duration::from_secs(1)).await;
+    assert!(permit.is_ok(), "{permit:?}");
+    waits_for_both.abort();
 }

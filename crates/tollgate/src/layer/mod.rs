@@ -353,9 +353,9 @@ impl<S> RateLimitLayer<S> {
     /// run.
     ///
     /// While they are off, every request passes, and nothing is charged. Observers and metrics see
-    /// nothing of it. Callers that wait pass at once. Charges and slots of running requests end as
-    /// they would have. Rules that are [replaced](RateLimitLayer::replace) meanwhile, also by a
-    /// file that is [watched](crate::watch), apply once they are switched on.
+    /// nothing of it. Callers that wait pass, one after another. Charges and slots of running
+    /// requests end as they would have. Rules that are [replaced](RateLimitLayer::replace)
+    /// meanwhile, also by a file that is [watched](crate::watch), apply once they are switched on.
     ///
     /// ```
     /// use tollgate::{Quota, RateLimitLayer};
@@ -410,8 +410,9 @@ where
     ///   would have.
     /// - [Leases](crate::StoreExt::leased) of an earlier quota are not spent any more.
     ///   [Denials](crate::StoreExt::deny_cache) of an earlier quota are forgotten.
-    /// - Callers that wait for a slot, or in [`until_ready`], ask again at once by the new rules.
-    ///   They keep their order, and what they have waited counts.
+    /// - Callers that wait for a slot, or in [`until_ready`], ask again by the new rules: the first
+    ///   for a key at once, and those behind it when they get a turn. They keep their order, and
+    ///   what they have waited counts.
     /// - All options of the layer stay: the store, the fields, the observers, the metrics.
     ///
     /// If two threads replace rules at once, the sets follow each other. A fleet replaces the rules
@@ -452,7 +453,7 @@ where
     }
 
     /// Returns the version of the rules: 1 at first, and one more with each
-    /// [replacement](RateLimitLayer::replace).
+    /// [replacement](RateLimitLayer::replace) and each [switch](RateLimitLayer::set_enabled).
     pub fn version(&self) -> u64 {
         self.live.version()
     }

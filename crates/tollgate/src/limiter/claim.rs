@@ -41,7 +41,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         live: &Arc<Live<S>>,
     ) -> Reply<Admission, Asking<S, WaitedRequest<S>>> {
         let Some(waits) = self.waits(asks, deadline) else {
-            return match self.claim(asks, deadline) {
+            return match self.claim(asks, Waiting::left_of(place.as_deref(), deadline)) {
                 Reply::Now(admission) => Reply::Now(admission),
                 Reply::Later(asking) => {
                     Reply::Later(Asking::Boxed(Box::pin(async move { Waited::Over(asking.await) })))

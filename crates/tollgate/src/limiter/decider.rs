@@ -192,7 +192,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         if self.claims(asks) {
             return self.begin_claim(asks, deadline, place, live);
         }
-        self.acquire(asks, Times::ONCE, deadline)
+        self.acquire(asks, Times::ONCE, Waiting::left_of(place.as_deref(), deadline))
     }
 
     /// Asks the store, for a caller that waits until `deadline` at the longest.

@@ -211,8 +211,9 @@ where
     /// [`Limiter::check_each`] for names that are known only at run time, such as those of a file.
     ///
     /// # Errors
-    /// [`SetupError::UnknownPolicy`] if the limiter has no policy of such a name, and
-    /// [`SetupError::AskedTwice`] if one is named twice. Nothing is charged then.
+    /// [`SetupError::UnknownPolicy`] if the limiter has no policy of such a name,
+    /// [`SetupError::AskedTwice`] if one is named twice, and [`SetupError::QuotaNotAllowed`] of a
+    /// [limit](Question::limit). Nothing is charged then.
     pub async fn try_check_each<'a, Q>(&self, each: &[Q]) -> Result<Result<Permit, Denial>, SetupError>
     where
         Q: Into<Question<'a>> + Copy,
@@ -392,7 +393,7 @@ where
     }
 
     /// Returns the version of the policies: 1 at first, and one more with each
-    /// [replacement](Limiter::replace).
+    /// [replacement](Limiter::replace) and each [switch](Limiter::set_enabled).
     pub fn version(&self) -> u64 {
         self.live.version()
     }

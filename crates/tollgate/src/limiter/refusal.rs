@@ -47,10 +47,14 @@ impl Refusal {
         denial.violated_at().filter_map(by).collect()
     }
 
+    /// Whether these rules refused, and not earlier ones: a queue outlives them.
+    pub(crate) fn is_of(&self, plan: &Arc<Plan>) -> bool {
+        Arc::ptr_eq(self.denial.report().plan(), plan)
+    }
+
     /// Whether a caller for the same key, which waits until `end`, would be refused too. Nothing is
     /// known of other policies than those that refused.
     pub(crate) fn holds_for(&self, plan: &Arc<Plan>, cost: u64, end: Instant) -> bool {
-        let is_of_these = Arc::ptr_eq(self.denial.report().plan(), plan);
-        is_of_these && self.until > end && self.cost <= cost
+        self.is_of(plan) && self.until > end && self.cost <= cost
     }
 }

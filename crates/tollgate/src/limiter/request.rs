@@ -182,7 +182,7 @@ where
     }
 
     /// Returns the version of the rules: 1 at first, and one more with each
-    /// [replacement](RequestLimiter::replace).
+    /// [replacement](RequestLimiter::replace) and each [switch](RequestLimiter::set_enabled).
     pub fn version(&self) -> u64 {
         self.live.version()
     }

@@ -29,12 +29,13 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         place: Box<Waiting>,
         live: &Live<S>,
     ) -> Waited<Result<Admission, Denial>> {
+        // Before rules were replaced, too.
+        let begin = place.begin.unwrap_or_else(timer_now);
         if !self.may_have_to_wait(asks) {
-            let reply = self.ask_once(asks, patience.deadline(Duration::ZERO));
+            let reply = self.ask_once(asks, patience.deadline(begin.elapsed()));
             return Waited::Over(self.answered(asks, reply, patience).await);
         }
         let version = self.plan().version();
-        let begin = place.begin.unwrap_or_else(timer_now);
         // As long as the timer can sleep.
         let end = begin + patience.longest().min(YEAR);
         let left = || end.saturating_duration_since(timer_now());
@@ -46,7 +47,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             Some(place) => Some(self.engine.queues.join_from(place, keys())),
             None => self.engine.queues.join_others(arrival, keys()),
         };
-        if let Some(denial) = self.refused_in_the_queue(waiter.as_ref(), asks, patience).await {
+        let deadline = patience.deadline(begin.elapsed());
+        if let Some(denial) = self.refused_in_the_queue(waiter.as_ref(), asks, patience, deadline).await {
             return Waited::Over(Err(denial));
         }
         // A refusal that lasts longer than the patience of this caller.
@@ -64,7 +66,10 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 }
                 let in_time = turn_before(waiter, end).await;
                 // Without a refusal, the callers ahead have only not been answered yet.
-                let last = || waiter.refusal(|at, _| waits_for_all && waiter.at() == Some(at));
+                let is_last = |at: usize, refusal: &Refusal| {
+                    waits_for_all && waiter.at() == Some(at) && refusal.is_of(self.plan())
+                };
+                let last = || waiter.refusal(is_last);
                 if live.is_after(version) {
                     // The queue refuses by rules that do not apply any more.
                     break;
@@ -162,13 +167,14 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         waiter: Option<&Waiter<Refusal>>,
         asks: &Asks,
         patience: &Patience,
+        deadline: Option<Duration>,
     ) -> Option<Denial> {
         let waits = waiter.is_some_and(|waiter| !waiter.has_turn());
         let has_rates = || asks.iter().any(|ask| ask.cost > 0 && !self.plan().is_slot(ask));
         if !waits || matches!(patience, Patience::ForAll(_)) || !has_rates() {
             return None;
         }
-        let denial = Denial::of(self.look(asks, patience.deadline(Duration::ZERO)).await);
+        let denial = Denial::of(self.look(asks, deadline).await);
         let is_refused = denial.violated_at().any(|at| !self.plan().is_slot(&asks[at]));
         is_refused.then_some(denial)
     }

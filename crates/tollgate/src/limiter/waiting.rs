@@ -1,6 +1,7 @@
 //! What becomes of a wait when rules are replaced.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -33,4 +34,12 @@ pub(crate) struct Waiting {
     /// Its place in every queue.
     pub(super) arrival: Option<u64>,
     pub(super) waiter: Option<Waiter<Refusal>>,
+}
+
+impl Waiting {
+    /// What is left of a caller's deadline.
+    pub(super) fn left_of(place: Option<&Waiting>, deadline: Option<Duration>) -> Option<Duration> {
+        let begin = place.and_then(|place| place.begin);
+        deadline.map(|deadline| begin.map_or(deadline, |begin| deadline.saturating_sub(begin.elapsed())))
+    }
 }
