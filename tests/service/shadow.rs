@@ -341,3 +341,21 @@ fn what_cannot_be_in_shadow_is_refused() {
     );
     assert_eq!(refused(Vec::new()), SetupError::NoRules);
 }
+
+/// A second panic, in what follows the first, would abort the process.
+#[tokio::test]
+async fn an_observer_that_panics_on_a_rule_in_shadow_sees_it_once() {
+    let seen = Seen::default();
+    let layer =
+        RateLimitLayer::new([per_user("rule", 9), per_user("new", 9).shadow()]).store(store(&clock()));
+    let layer = seen.by(layer).observe(|decision| {
+        assert!(decision.policy().name() != "new", "an observer panics");
+    });
+    let mut service =
+        layer.layer(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty()))));
+    let answer = tokio::spawn(async move { call(&mut service, request("ada")).await.status() }).await;
+    assert!(answer.unwrap_err().is_panic());
+    let seen: Vec<_> =
+        seen.0.lock().unwrap().iter().map(|((name, _), count)| (name.clone(), *count)).collect();
+    assert_eq!(seen, [("new".to_owned(), 1), ("rule".to_owned(), 1)]);
+}

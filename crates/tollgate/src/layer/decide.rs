@@ -137,12 +137,14 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         let mut extras =
             if self.adds_something() { self.extras(request, asks, verdict) } else { Extras::default() };
         extras.ends = Ends::open(&self.in_force, request, asks, verdict, slot);
-        // After the charges are opened, which are settled even if a closure in shadow panics.
+        let delay = verdict.delay();
+        let place = (!delay.is_zero()).then(|| self.queue_place(asks, verdict));
+        // After charges and the place are opened, which end even if a closure in shadow panics.
         self.after_grant(&Head::from(&*request));
-        if verdict.delay().is_zero() {
-            return Next::Pass(extras);
+        match place {
+            None => Next::Pass(extras),
+            Some(place) => Next::Delay(delay, place, extras),
         }
-        Next::Delay(verdict.delay(), self.queue_place(asks, verdict), extras)
     }
 
     fn extras<B>(&self, request: &mut Request<B>, asks: &[Ask], verdict: &Verdict) -> Extras {

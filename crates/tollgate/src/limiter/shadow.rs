@@ -79,6 +79,8 @@ impl<S: Store<Error: NeverFails>> ShadowCheck<S> {
         if matches!(verdict.source(), Source::FailurePolicy | Source::Fallback) {
             return;
         }
+        // Observers see it once, also if one of them panics.
+        let _turn = self.ends.take();
         let ShadowCheck { decider, asks, since, .. } = &self;
         let InForce { plan, observers, .. } = &*decider.in_force;
         observers.verdict(plan, asks, verdict, *since);
@@ -91,7 +93,6 @@ impl<S: Store<Error: NeverFails>> ShadowCheck<S> {
             let denial = Denial::of(decider.report(asks, verdict));
             decider.engine.shadow.denials.note(in_shadow, &denial, asks);
         }
-        self.ends = None;
     }
 }
 

@@ -42,6 +42,16 @@ impl Observing {
     fn observe(&self, decision: &Decision<'_>) {
         self.observers.iter().for_each(|observe| observe(decision));
     }
+
+    /// The same for what ends, maybe because a handler panics. A second panic would abort the
+    /// process.
+    fn observe_end(&self, decision: &Decision<'_>) {
+        if panicking() {
+            let _ = catch_unwind(AssertUnwindSafe(|| self.observe(decision)));
+        } else {
+            self.observe(decision);
+        }
+    }
 }
 
 impl Observers {
@@ -121,7 +131,7 @@ impl Observers {
     /// Shows the outcome for a rule in shadow of which no store is asked.
     pub(crate) fn undecided(&self, plan: &Plan, rule: RuleNumber, outcome: Outcome) {
         if let Some(watch) = &self.0 {
-            watch.observe(&Decision::of_rule(plan.own(rule), rule, outcome));
+            watch.observe_end(&Decision::of_rule(plan.own(rule), rule, outcome));
         }
     }
 
@@ -157,13 +167,7 @@ impl Observers {
     fn ended(&self, plan: &Plan, policy: &PolicyRef, outcome: Outcome, units: u64) {
         let Some(watch) = &self.0 else { return };
         let of_rule = Decision::of_rule(plan.policy(policy), plan.rule_of(policy), outcome);
-        let decision = Decision { units, source: Source::Store, ..of_rule };
-        if panicking() {
-            // A handler panics, and its slot is dropped. A second panic would abort the process.
-            let _ = catch_unwind(AssertUnwindSafe(|| watch.observe(&decision)));
-        } else {
-            watch.observe(&decision);
-        }
+        watch.observe_end(&Decision { units, source: Source::Store, ..of_rule });
     }
 
     #[inline]
