@@ -246,6 +246,23 @@ async fn what_one_unit_was_granted_for_is_refunded() {
     }
 }
 
+/// Such as a rule that charges only some methods.
+#[tokio::test(start_paused = true)]
+async fn a_cost_of_zero_passes_under_a_share_of_nothing() {
+    for failure in FAILURES {
+        let limiter = Limiter::new([per_minute("heavy", 2), per_minute("pages", 9)]);
+        let limiter = limiter.store(with_a_third(&failing(failure)));
+        let ada = Key::from("ada");
+        for _ in 0..3 {
+            let permit = limiter.check_each(&[("heavy", &ada, 0), ("pages", &ada, 1)]).await.unwrap();
+            assert_eq!(permit.report().share(), Some(THIRD));
+        }
+        let refused = limiter.check_each(&[("heavy", &ada, 0), ("pages", &ada, 1)]).await.unwrap_err();
+        assert_eq!(refused.violated().collect::<Vec<_>>(), ["pages"]);
+        assert_eq!(limiter.check(&ada, 1).await.unwrap_err().reason(), Reason::Unavailable);
+    }
+}
+
 /// A fallback whose answer must be awaited too, such as a second server nearby.
 #[tokio::test(start_paused = true)]
 async fn an_awaited_fallback_store_decides() {

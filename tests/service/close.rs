@@ -136,6 +136,7 @@ async fn every_wrapper_closes_the_store_inside() {
         inside().timeout(LIMIT).fail_closed().boxed(),
         inside().circuit_breaker(CircuitBreaker::default()).fail_open().boxed(),
         inside().fall_back_to(memory(), Share::new(1, 2)).keep_corrections(9).boxed(),
+        memory().fall_back_to(inside(), Share::new(1, 2)).boxed(),
         inside().leased(Lease::default()).boxed(),
         inside().deny_cache(9).boxed(),
         inside().count_usage(&recorder).boxed(),

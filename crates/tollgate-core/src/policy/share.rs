@@ -119,7 +119,7 @@ impl Policy {
     }
 
     /// [`Policy::share`], but at least one unit of the limit and of the burst. So with more nodes
-    /// than units, the nodes together exceed the quota, by at most one unit each.
+    /// than units, the nodes together exceed the quota: each grants one unit in each window.
     ///
     /// # Errors
     /// Those of [`Policy::share`], but never [`PolicyError::ShareOfNothing`].

@@ -65,8 +65,8 @@ impl<S: Store, F: Store<Error = Infallible>> Answering<S, ByShare<F>> {
     /// Grants at least one unit to each key while the store fails. Without this, a policy of which
     /// the share is less than one unit refuses all requests then.
     ///
-    /// With more nodes than units of a quota, the nodes together exceed it, by at most one unit for
-    /// each node and key.
+    /// With more nodes than units of a quota, the nodes together exceed it: each grants a key one
+    /// unit in each window.
     ///
     /// ```
     /// use tollgate::store::BoxStore;
@@ -323,16 +323,20 @@ impl<S: Store, F: Substitute> Store for Answering<S, F> {
         Answering { store, substitute, outage: Outage::unwatched(), kept: None, lost: Arc::default() }
     }
 
-    /// Waits until no correction is [kept](Answering::keep_corrections) any more.
+    /// Waits until no correction is [kept](Answering::keep_corrections) any more, and closes both.
     fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<S, F> {
         let (until, store, kept) = (timer_after(limit), self.store.close(limit), self.kept.clone());
+        let substitute = self.substitute.close(limit);
         let (lost, before) = (Arc::clone(&self.lost), self.lost.load(Ordering::Relaxed));
         let unknown = self.kept_corrections().unknown;
         async move {
             if let Some(kept) = &kept {
                 let _ = timeout_at(until, kept.sent()).await;
             }
-            let mut unsent = store.await;
+            let (mut unsent, of_substitute) = (store.await, substitute.await);
+            unsent.corrections += of_substitute.corrections;
+            unsent.claims += of_substitute.claims;
+            unsent.leased_units += of_substitute.leased_units;
             unsent.corrections += lost.load(Ordering::Relaxed) - before;
             if let Some(kept) = &kept {
                 let counts = kept.counts();

@@ -1,11 +1,13 @@
 //! A fallback: another store decides, by a share of each quota, while the store fails.
 
 use std::convert::Infallible;
+use std::future::Future;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{
     After, BlockStart, Check, End, Grant, Key, OwnedCheck, Policy, PolicyError, RenewalReport, Reply,
-    Settled, Share, Source, Store, Then, Times, Verdict, Wait,
+    Settled, Share, Source, Store, Then, Times, Unsent, Verdict, Wait,
 };
 
 use super::outage::undecided;
@@ -56,8 +58,12 @@ impl<F: Store<Error = Infallible>> Substitute for ByShare<F> {
     }
 
     fn decide(&self, set: &[Check<'_>], times: Times) -> Reply<Verdict, Self::Acquire> {
-        let shares: Option<SmallVec<[Policy; 1]>> =
-            set.iter().map(|check| self.share_of(check.policy)).collect();
+        let share = |check: &Check<'_>| match check.cost {
+            // It passes, however small the share is.
+            0 => check.policy.share_of_at_least_one(self.share).ok(),
+            _ => self.share_of(check.policy),
+        };
+        let shares: Option<SmallVec<[Policy; 1]>> = set.iter().map(share).collect();
         let Some(shares) = shares else { return Reply::Now(undecided(0, Source::Fallback)) };
         let checks: CheckSet<'_> =
             set.iter().zip(&shares).map(|(check, policy)| Check { policy, ..*check }).collect();
@@ -94,6 +100,10 @@ impl<F: Store<Error = Infallible>> Substitute for ByShare<F> {
 
     fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<F> {
         self.store.reset(key, policies)
+    }
+
+    fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<F> {
+        self.store.close(limit)
     }
 
     fn in_shadow(&self) -> ByShare<F> {

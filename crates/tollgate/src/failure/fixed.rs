@@ -1,11 +1,12 @@
 //! The failure policies open and closed: requests pass, or are refused, while the store fails.
 
 use std::convert::Infallible;
-use std::future::{Pending, ready};
+use std::future::{Future, Pending, ready};
+use std::time::Duration;
 
 use tollgate_core::{
     BlockStart, Check, End, Grant, Key, Policy, PolicyError, RenewalReport, Reply, Settled, Share, Source,
-    Times, Verdict,
+    Times, Unsent, Verdict,
 };
 
 use super::outage::undecided;
@@ -65,6 +66,10 @@ impl Substitute for Fixed {
 
     fn reset(&self, _: &Key, _: &[&Policy]) -> impl End<(), Infallible> + use<> {
         ready(Ok(()))
+    }
+
+    fn close(&self, _: Duration) -> impl Future<Output = Unsent> + Send + use<> {
+        ready(Unsent::default())
     }
 
     fn in_shadow(&self) -> Fixed {

@@ -2,11 +2,12 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{
     BlockStart, Check, End, Grant, Key, Policy, PolicyError, RenewalReport, Reply, Settled, Share, Times,
-    Verdict,
+    Unsent, Verdict,
 };
 
 pub(super) type GrantSet<'a> = SmallVec<[Grant<'a>; 4]>;
@@ -44,6 +45,9 @@ pub trait Substitute: Clone + Send + Sync + 'static {
 
     /// Forgets the usage of a key.
     fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<Self>;
+
+    /// Sends what it has not sent yet.
+    fn close(&self, limit: Duration) -> impl Future<Output = Unsent> + Send + use<Self>;
 
     /// That of rules in shadow.
     #[must_use]
