@@ -234,6 +234,21 @@ async fn a_key_with_two_requests_in_the_life_of_a_lease_is_not_leased() {
     }
 }
 
+/// Its units could not serve the next request, and end before it comes.
+#[tokio::test]
+async fn a_key_with_one_large_request_in_many_lives_is_not_leased() {
+    let time = clock();
+    let leased = store(&time).leased(Lease::at_most(1_000).lasting(LIFE).clock(&time));
+    let policy = Policy::new("large", Quota::per_second(1_000_000));
+    let key = Key::from("ada");
+    for _ in 0..20 {
+        let Ok(verdict) = leased.acquire(&[Check::new(&policy, &key, 100)], Times::ONCE).wait().await;
+        assert!(verdict.is_granted());
+        time.advance(20 * LIFE);
+    }
+    assert_eq!(leased.stats().fetches, 0);
+}
+
 /// As after a change of a tier.
 #[tokio::test]
 async fn a_new_quota_is_leased_after_a_fetch_of_the_old_one_brought_nothing() {

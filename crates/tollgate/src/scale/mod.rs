@@ -47,6 +47,8 @@
 //!   refuses the connection. Any other refund that fails is lost, and its units stay charged.
 //! - **A lease that arrives late is refunded.** Fetches and refunds outlive the
 //!   [timeout](crate::StoreExt::timeout) of requests. They end when the store itself gives up.
+//! - **A fetch that may have been executed, and is not answered, loses at most *C* units of a
+//!   key.**
 //! - **A process that is killed loses at most *C* units of a key.** It never spends them twice. A
 //!   process that [closes](crate::RateLimitLayer::close) its layer loses none.
 //! - **A [block](tollgate_core::Policy::block_after) that another process starts** is heeded when

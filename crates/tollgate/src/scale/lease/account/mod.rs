@@ -18,8 +18,9 @@ const REMAINING_PER_LEASED: u64 = 10;
 /// The fewest units in a lease: fewer would save no round trip.
 const FEWEST: u32 = 2;
 
-/// The least demand for which a lease is worth its fetch and its refund. With 2, a key of one
-/// request in a life costs 1.33 round trips for each decision, and 1.03 with 4 (example fleet).
+/// The fewest requests in a life for which a lease is worth its fetch and its refund. With 2, a key
+/// of one request in a life costs 1.33 round trips for each decision, and 1.03 with 4 (example
+/// fleet).
 const LEAST_DEMAND: u32 = 4;
 
 /// A fetch without an answer for so long no longer keeps its key from being leased: its runtime may
@@ -158,11 +159,12 @@ impl Account {
         }
     }
 
-    /// Counts units that the store is asked for. Returns whether the key is in such demand that
-    /// a lease is worth its fetch, and none is on its way.
+    /// Counts units that the store is asked for. Returns whether the key is in such demand, for
+    /// several requests of this cost, that a lease is worth its fetch, and none is on its way.
     pub(super) fn ask(&mut self, units: u64, now: Timestamp, life: Duration) -> bool {
-        self.update_demand(u32::try_from(units).unwrap_or(u32::MAX), now, life);
-        self.demand.units() >= LEAST_DEMAND && self.may_fetch(now)
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        self.update_demand(units, now, life);
+        self.demand.units() >= LEAST_DEMAND.saturating_mul(units.max(1)) && self.may_fetch(now)
     }
 
     /// Starts a fetch, if it is time. `left` is what the store had left just now, if it was asked.
