@@ -130,6 +130,7 @@ async fn a_blocked_request_is_answered_by_the_block_alone() {
         Policy::new("other", Quota::per_day(100)).by(header("x-user")),
         Policy::new("guesses", Quota::per_day(2)).by(header("x-user")).block_after(1, BLOCK),
     ])
+    .store(store(&clock()))
     .observe(move |decision| {
         outcomes.lock().unwrap().push((decision.policy().name().to_owned(), decision.outcome()));
     });
@@ -152,6 +153,7 @@ async fn a_blocked_request_is_answered_by_the_block_alone() {
         (response.status().as_u16(), &response.headers()["retry-after"]),
         (429, &"900".parse().unwrap())
     );
+    assert_eq!(response.headers()["ratelimit"], r#""other";r=98;t=1728, "guesses";r=0;t=900"#);
     let body = to_bytes(Body::new(response.into_body()), 1_000).await.unwrap();
     let expected = r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal Usage Detected","status":429,"violated-policies":["guesses"]}"#;
     assert_eq!(body, expected);

@@ -133,7 +133,7 @@ impl Report {
 }
 
 /// Whether it is a block that refuses its key.
-fn is_refusing_block((policy, status): (&Policy, &Status)) -> bool {
+pub(crate) fn is_refusing_block((policy, status): (&Policy, &Status)) -> bool {
     policy.numbers().is_block() && status.wait() != Wait::None
 }
 

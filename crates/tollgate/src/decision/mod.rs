@@ -7,6 +7,7 @@ pub(crate) mod observe;
 mod report;
 
 pub use denial::Denial;
+pub(crate) use denial::is_refusing_block;
 pub(crate) use in_force::InForce;
 pub(crate) use name_counts::NameCounts;
 pub use report::Report;

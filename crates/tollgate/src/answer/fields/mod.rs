@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tollgate_core::{Clock, Status, Verdict, Wait};
 
+use crate::decision::is_refusing_block;
 use crate::errors::seconds_up;
 use crate::plan::{Ask, Item, Plan};
 
@@ -212,14 +213,19 @@ fn ietf(plan: &Plan, asks: &[Ask], verdict: &Verdict) -> Lists {
     Lists::new(policy, items, longest, delay)
 }
 
-/// The longest wait of a rule that refuses, in whole seconds: the same as `Retry-After`.
+/// The longest wait of a rule that refuses, in whole seconds: the same as `Retry-After`. A block
+/// that refuses comes before all others, as it does there.
 fn longest_wait_seconds(plan: &Plan, asks: &[Ask], verdict: &Verdict) -> u64 {
-    let waits = asks.iter().zip(verdict.each()).map(|(ask, status)| match status.wait() {
-        Wait::For(_) if plan.policy(&ask.policy).is_in_flight() => 1,
-        Wait::For(wait) => seconds_up(wait).max(1),
-        Wait::None | Wait::Never => 0,
+    let waits = asks.iter().zip(verdict.each()).map(|(ask, status)| {
+        let policy = plan.policy(&ask.policy);
+        let seconds = match status.wait() {
+            Wait::For(_) if policy.is_in_flight() => 1,
+            Wait::For(wait) => seconds_up(wait).max(1),
+            Wait::None | Wait::Never => 0,
+        };
+        (is_refusing_block((policy, status)), seconds)
     });
-    waits.max().unwrap_or(0)
+    waits.max().map_or(0, |(_, seconds)| seconds)
 }
 
 impl Written {
