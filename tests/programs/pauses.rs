@@ -61,6 +61,27 @@ async fn a_refusal_pauses_all_requests_to_its_origin_only() {
 }
 
 #[tokio::test]
+async fn a_refused_call_keeps_no_permit_of_the_inner_service() {
+    let busy =
+        || Ok::<_, Infallible>(http::Response::builder().status(429).header("retry-after", 600).body(()));
+    let origin = |_: &()| Some(Key::from(1));
+    let pauses =
+        PauseLayer::of(origin, |response: &http::Response<()>| (response.status(), response.headers()));
+    let client = ServiceBuilder::new()
+        .layer(pauses)
+        .concurrency_limit(1)
+        .service(service_fn(move |_: ()| ready(busy().map(Result::unwrap))));
+    assert_eq!(client.clone().oneshot(()).await.unwrap().status(), 429);
+    let mut clients = [client.clone(), client];
+    for at in [0, 1, 0] {
+        let client = &mut clients[at];
+        let is_ready = client.poll_ready(&mut Context::from_waker(Waker::noop()));
+        assert!(is_ready.is_ready(), "another clone holds the permit");
+        assert!(matches!(client.call(()).await, Err(CallError::Paused(_))));
+    }
+}
+
+#[tokio::test]
 async fn a_client_may_pause_before_it_is_refused() {
     let limit = RateLimitLayer::new(Policy::new("hourly", Quota::per_hour(1)).by(global()));
     let (limited, asked) = counting(|app| app.layer(limit)).await;
@@ -245,7 +266,7 @@ async fn an_error_of_a_paused_client_says_how_long_or_what_failed() {
     let request = || http::Request::get("http://a/").body(()).unwrap();
     client.clone().oneshot(request()).await.unwrap();
     let error = client.oneshot(request()).await.unwrap_err();
-    assert!(error.to_string().starts_with("the origin asked for a pause, which ends in 3599."), "{error}");
+    assert!(error.to_string().starts_with("the origin asked for a pause, which ends in 35"), "{error}");
     let inner = CallError::Inner(std::io::Error::other("reset"));
     assert_eq!(inner.to_string(), "reset");
 }

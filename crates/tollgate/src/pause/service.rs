@@ -47,6 +47,8 @@ where
         let state = match self.layer.left(origin) {
             None => PauseState::Called { future: self.inner.call(request) },
             Some(left) if left > self.layer.at_most => {
+                // What is ready may hold a permit, which other origins need.
+                drop(WaitingCall::new(&mut self.inner, request));
                 PauseState::Refused { left: self.layer.lengthened(left) }
             }
             Some(left) => {
