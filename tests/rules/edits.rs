@@ -144,7 +144,8 @@ fn a_file_that_is_not_valid_changes_nothing_and_says_why() {
     let watched = Watched::plain();
     for (text, error) in [
         ("x", "line 1: \"x\": invalid digit found in string"),
-        ("", "line 1: \"\": cannot parse integer from empty string"),
+        ("", "is empty"),
+        (" \n\n", "is empty"),
         ("0", "limit must be at least 1"),
         ("666", "a closure of the application panicked"),
     ] {

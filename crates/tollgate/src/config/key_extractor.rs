@@ -6,7 +6,7 @@ use super::key::{ALLOWED, KeyExpression, KeyPart};
 use super::registry::Registry;
 use crate::errors::Reason;
 use crate::extract::{
-    Head, Header, KeyExtractor, PeerIp, basic_user, bearer, cookie, first_mistake, global, method,
+    Cookie, Head, Header, KeyExtractor, PeerIp, basic_user, bearer, first_mistake, global, method,
 };
 
 impl KeyExpression {
@@ -42,8 +42,14 @@ impl KeyPart {
             (KeyPart::Header(name), _) => Box::new(Header::from(name.clone())),
             (KeyPart::Bearer, _) => Box::new(bearer()),
             (KeyPart::BasicUser, _) => Box::new(basic_user()),
-            (KeyPart::Cookie(name), None) => Box::new(cookie(name)),
-            (KeyPart::Cookie(name), Some(client_ip)) => Box::new(cookie(name).client_ip(client_ip.clone())),
+            (KeyPart::Cookie(name), client_ip) => {
+                let cookie =
+                    Cookie::try_new(name).ok_or_else(|| format!("{name:?} is not the name of a cookie"))?;
+                match client_ip {
+                    None => Box::new(cookie),
+                    Some(client_ip) => Box::new(cookie.client_ip(client_ip.clone())),
+                }
+            }
             (KeyPart::Global, _) => Box::new(global()),
             #[cfg(feature = "axum")]
             (KeyPart::Path, _) => Box::new(crate::extract::matched_path()),

@@ -71,7 +71,7 @@
 //! | `max-wait` | `"5s"` | how long `leaky-bucket` delays a request (the window by default), or a request waits [for a slot](crate::Rule::wait_at_most) |
 //! | `ttl`, `held-at-most` | `"15s"` | of requests in flight: [`Policy::with_ttl`](crate::Policy::with_ttl), [`Rule::held_at_most`](crate::Rule::held_at_most) |
 //! | `when` | `{ path = "/api/*" }` | the requests to which the rule applies: see [below](#when) |
-//! | `exempt` | `["10.0.0.0/8", "cors-preflight"]` | requests that it [ignores](crate::Rule::exempt): networks, `cors-preflight`, or an exemption of the registry: `a` to `z`, `0` to `9`, `-` and `_` |
+//! | `exempt` | `["203.0.113.0/24", "cors-preflight"]` | requests that it [ignores](crate::Rule::exempt): networks, `cors-preflight`, or an exemption of the registry: `a` to `z`, `0` to `9`, `-` and `_` |
 //! | `missing-key` | `"skip"` | [`MissingKey`](crate::MissingKey): `refuse` (default), `skip`, `one-key` |
 //! | `cost` | `5`, `"kib"` | what a request [costs](crate::Rule::cost): a number, or a cost of the registry |
 //! | `reserve`, `reserve-at-most` | `"tokens"`, `"1/2"` | a cost of the registry that [estimates](crate::Rule::reserve), and its [bound](crate::Rule::reserve_at_most) |

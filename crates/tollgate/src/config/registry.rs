@@ -94,7 +94,7 @@ impl Registry {
     ///
     /// # Panics
     /// If the name is one of the file's own, such as `ip`, or has other characters than `a` to `z`,
-    /// `0` to `9`, `-` and `_`.
+    /// `0` to `9`, `-` and `_`, or no letter.
     #[must_use]
     #[track_caller]
     pub fn key(mut self, name: &str, extractor: impl KeyExtractor) -> Registry {
@@ -162,7 +162,8 @@ impl Registry {
     /// An exemption for the field `exempt`.
     ///
     /// # Panics
-    /// If the name is one of the file's own: `cors-preflight`, an address or a network.
+    /// If the name is one of the file's own: `cors-preflight`, an address or a network. Or if it
+    /// has other characters than `a` to `z`, `0` to `9`, `-` and `_`, or no letter.
     #[must_use]
     #[track_caller]
     pub fn exempt(mut self, name: &str, exemption: impl Exemption) -> Registry {

@@ -19,7 +19,8 @@ pub(super) struct FileMark {
 }
 
 impl FileMark {
-    /// `None` if the file was changed just now, so that the mark may stay the same.
+    /// `None` if the file was changed just now, so that the mark may stay the same, or if programs
+    /// can set the time of the change.
     pub(super) fn of(file: &Metadata, now: Timestamp) -> Option<FileMark> {
         let changed = changed(file)?;
         let is_settled = changed + SETTLED < Duration::from_micros(now.as_micros());
@@ -36,8 +37,8 @@ fn changed(file: &Metadata) -> Option<Duration> {
 }
 
 #[cfg(not(unix))]
-fn changed(file: &Metadata) -> Option<Duration> {
-    file.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()
+fn changed(_: &Metadata) -> Option<Duration> {
+    None
 }
 
 #[cfg(unix)]

@@ -3,7 +3,7 @@
 use http::Request;
 use tollgate_core::Key;
 
-use crate::config::{Registry, RuleConfig};
+use crate::config::{KeyExpression, KeyPart, Registry, RuleConfig};
 use crate::errors::Reason;
 use crate::extract::Head;
 use crate::rule::Rule;
@@ -20,6 +20,17 @@ fn key(by: &str, headers: &[(&'static str, &str)]) -> Option<Key> {
         request.headers_mut().append(*name, value.parse().unwrap());
     }
     rule(by).find(&Head::from(&request)).filter(|key| !key.is_empty())
+}
+
+/// Such as of an administrator's form.
+#[test]
+fn a_key_that_code_has_made_is_checked_too() {
+    let mut config: RuleConfig = "x=5/s,key=ip".parse().unwrap();
+    for name in ["my session", ""] {
+        config.by = KeyExpression(vec![vec![KeyPart::Cookie(name.to_owned())]]);
+        let error = Registry::new().rule(&config).unwrap_err().to_string();
+        assert!(error.contains(&format!("{name:?} is not the name of a cookie")), "{error}");
+    }
 }
 
 #[test]
