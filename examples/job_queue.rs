@@ -23,6 +23,9 @@ use tollgate::jobs::{JobId, JobPolicy, JobStore, JobTake, Jobs, MemoryJobs};
 /// As long as a worker may be silent. It renews its job before that.
 const SILENCE: Duration = Duration::from_secs(60);
 
+/// After this time a worker asks again at the latest.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
 /// No job is held for longer, however often it is renewed.
 const LONGEST: Duration = Duration::from_secs(6 * 3_600);
 
@@ -39,8 +42,9 @@ async fn take<S: JobStore>(
         Ok(JobTake::Held { attempt, .. }) => {
             (StatusCode::CREATED, as_json(&json!({ "attempt": attempt }))).into_response()
         }
+        // By then one has ended by its time. One that is released ends before, so look earlier.
         Ok(JobTake::Full { retry_after }) => {
-            let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
+            let seconds = retry_after.as_secs().clamp(1, LOOK_AGAIN.as_secs());
             (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, seconds)]).into_response()
         }
         // The worker asks again, with the same id.
@@ -94,6 +98,8 @@ async fn list<S: JobStore>(State(jobs): State<Jobs<S>>, Path(customer): Path<Str
     as_json(&holders.collect()).into_response()
 }
 
+/// For workers only. Any caller can invent customers here, and end their jobs: authenticate outside
+/// of these routes.
 fn app<S: JobStore>(jobs: Jobs<S>) -> Router {
     Router::new()
         .route("/jobs/{customer}", get(list::<S>))

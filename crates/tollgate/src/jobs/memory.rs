@@ -50,8 +50,14 @@ impl MemoryJobs {
 }
 
 impl Keys {
-    /// The jobs of a key. Now and then it drops the keys whose jobs are all over.
-    fn of(&mut self, policy: &JobPolicy, key: &Key, now: Timestamp) -> &mut KeyJobs {
+    /// The jobs of a key, if it may have some.
+    fn of(&mut self, policy: &JobPolicy, key: &Key) -> Option<&mut KeyJobs> {
+        self.jobs.get_mut(&(policy.name().into(), key.clone()))
+    }
+
+    /// The jobs of a key that will have one. Now and then it drops the keys whose jobs are all
+    /// over.
+    fn new_of(&mut self, policy: &JobPolicy, key: &Key, now: Timestamp) -> &mut KeyJobs {
         if self.jobs.len() >= self.sweep_at.max(FEW) {
             self.jobs.retain(|_, jobs| !jobs.is_over(now));
             self.sweep_at = 2 * self.jobs.len();
@@ -71,7 +77,7 @@ impl JobStore for MemoryJobs {
         time: Duration,
     ) -> Result<JobTake, Infallible> {
         let (mut keys, now) = self.enter();
-        Ok(keys.of(policy, key, now).take(policy, now, id, time))
+        Ok(keys.new_of(policy, key, now).take(policy, now, id, time))
     }
 
     async fn renew_job(
@@ -83,7 +89,7 @@ impl JobStore for MemoryJobs {
         time: Duration,
     ) -> Result<Option<Timestamp>, Infallible> {
         let (mut keys, now) = self.enter();
-        Ok(keys.of(policy, key, now).renew(policy, now, id, attempt, time))
+        Ok(keys.of(policy, key).and_then(|jobs| jobs.renew(policy, now, id, attempt, time)))
     }
 
     async fn release_job(
@@ -94,12 +100,12 @@ impl JobStore for MemoryJobs {
         attempt: Option<u64>,
     ) -> Result<bool, Infallible> {
         let (mut keys, now) = self.enter();
-        Ok(keys.of(policy, key, now).release(policy, now, id, attempt))
+        Ok(keys.of(policy, key).is_some_and(|jobs| jobs.release(policy, now, id, attempt)))
     }
 
     async fn job_holders(&self, policy: &JobPolicy, key: &Key) -> Result<Vec<JobHolder>, Infallible> {
         let (mut keys, now) = self.enter();
-        Ok(keys.of(policy, key, now).holders(now))
+        Ok(keys.of(policy, key).map(|jobs| jobs.holders(now)).unwrap_or_default())
     }
 }
 
@@ -120,6 +126,16 @@ mod tests {
     use tollgate_core::ManualClock;
 
     use super::*;
+
+    #[tokio::test]
+    async fn questions_about_keys_without_jobs_store_nothing() {
+        let (store, policy) = (MemoryJobs::new(), JobPolicy::new("exports", 1, Duration::from_secs(60)));
+        let (key, id) = (Key::from("ada"), JobId::try_new("a").unwrap());
+        assert_eq!(store.renew_job(&policy, &key, id, 1, Duration::MAX).await, Ok(None));
+        assert_eq!(store.release_job(&policy, &key, id, None).await, Ok(false));
+        assert_eq!(store.job_holders(&policy, &key).await, Ok(vec![]));
+        assert_eq!(store.enter().0.jobs.len(), 0);
+    }
 
     #[tokio::test]
     async fn keys_whose_jobs_are_over_are_dropped() {
