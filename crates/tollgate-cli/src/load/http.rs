@@ -35,6 +35,10 @@ impl HttpTarget {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| {
             format!("{url:?} is not a URL: expected http://, https://, grpc:// or grpcs://")
         })?;
+        if rest.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@')) {
+            // Not shown, since it has a password.
+            return Err("the URL of a load has no user: use --header 'authorization: ...'".to_owned());
+        }
         let (grpc, scheme) = match scheme {
             "http" | "https" => (false, scheme),
             "grpc" => (true, "http"),

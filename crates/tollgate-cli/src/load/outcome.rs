@@ -1,6 +1,10 @@
 //! What came of a request.
 
 use std::error::Error;
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 /// The answer to a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -9,6 +13,15 @@ pub(crate) enum RequestOutcome {
     Denied,
     /// Neither, with the reason.
     Failed(String),
+}
+
+/// Waits for a response no longer than `limit`. Otherwise the request has failed.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    response: impl Future<Output = T>,
+) -> Result<T, RequestOutcome> {
+    let late = |_| RequestOutcome::Failed(format!("no response within {limit:?}"));
+    timeout(limit, response).await.map_err(late)
 }
 
 /// Returns the text of an error with those of its sources.

@@ -1,11 +1,13 @@
 //! A store in Redis, without a server of HTTP.
 
+use std::time::Duration;
+
 use tokio::time::sleep;
 use tollgate_core::{Check, Key, Policy, Store, Times, Verdict};
 use tollgate_redis::{Error, RedisStore};
 
 use super::args::LoadArgs;
-use super::outcome::RequestOutcome;
+use super::outcome::{RequestOutcome, within};
 use crate::values;
 
 /// Not the prefix of services, so that a load does not use up the limits of their users.
@@ -23,21 +25,26 @@ impl StoreTarget {
         if policies.is_empty() {
             return Err("--redis needs a --policy, such as api=100/10s".to_owned());
         }
+        if let Some(slots) = policies.iter().find(|policy| policy.is_in_flight()) {
+            return Err(format!("--policy {}: a load of a store ends no request in flight", slots.name()));
+        }
         let store = args.redis.connect(PREFIX).await?;
         let target = StoreTarget { store, policies };
         target.acquire(1, Times::LOOK).await.map_err(|error| format!("--redis: {error}"))?;
         Ok(target)
     }
 
-    /// Waits as a layer does if a leaky bucket delays the request.
-    pub(crate) async fn send(&self, key: u32) -> RequestOutcome {
-        match self.acquire(key, Times::ONCE).await {
-            Ok(verdict) if verdict.is_granted() => {
+    /// Waits as a layer does if a leaky bucket delays the request: longer than `limit` too, since
+    /// the store has answered.
+    pub(crate) async fn send(&self, key: u32, limit: Duration) -> RequestOutcome {
+        match within(limit, self.acquire(key, Times::ONCE)).await {
+            Ok(Ok(verdict)) if verdict.is_granted() => {
                 sleep(verdict.delay()).await;
                 RequestOutcome::Allowed
             }
-            Ok(_) => RequestOutcome::Denied,
-            Err(error) => RequestOutcome::Failed(error.to_string()),
+            Ok(Ok(_)) => RequestOutcome::Denied,
+            Ok(Err(error)) => RequestOutcome::Failed(error.to_string()),
+            Err(late) => late,
         }
     }
 

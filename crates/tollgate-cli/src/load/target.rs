@@ -1,8 +1,10 @@
 //! What is loaded.
 
+use std::time::Duration;
+
 use super::args::LoadArgs;
 use super::http::HttpTarget;
-use super::outcome::RequestOutcome;
+use super::outcome::{RequestOutcome, within};
 use super::store::StoreTarget;
 
 pub(crate) enum LoadTarget {
@@ -19,10 +21,11 @@ impl LoadTarget {
         }
     }
 
-    pub(crate) async fn send(&self, key: u32) -> RequestOutcome {
+    /// Sends a request, and waits for the response no longer than `limit`.
+    pub(crate) async fn send(&self, key: u32, limit: Duration) -> RequestOutcome {
         match self {
-            LoadTarget::Http(http) => http.send(key).await,
-            LoadTarget::Store(store) => store.send(key).await,
+            LoadTarget::Http(http) => within(limit, http.send(key)).await.unwrap_or_else(|late| late),
+            LoadTarget::Store(store) => store.send(key, limit).await,
         }
     }
 }

@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use tokio::sync::watch;
-use tokio::time::timeout;
 use tollgate_core::Clock;
 
 use super::keys::Keys;
-use super::outcome::RequestOutcome;
 use super::tally::{Admitted, Tally};
 use super::target::LoadTarget;
 
@@ -60,15 +58,14 @@ pub(crate) async fn work(run: Arc<LoadRun>, target: Arc<LoadTarget>, keys: Keys)
         let sent = run.clock.now().as_micros();
         let outcome = tokio::select! {
             biased;
-            outcome = timeout(run.timeout, target.send(key)) => outcome,
+            outcome = target.send(key, run.timeout) => outcome,
             _ = given_up.wait_for(|given_up| *given_up) => {
                 tally.unfinished += 1;
                 break;
             }
         };
         let answered = run.clock.now().as_micros().max(sent);
-        let late = || RequestOutcome::Failed(format!("no response within {:?}", run.timeout));
-        tally.record(Admitted { key, sent, answered }, outcome.unwrap_or_else(|_| late()));
+        tally.record(Admitted { key, sent, answered }, outcome);
         run.progress.inc(1);
     }
     tally

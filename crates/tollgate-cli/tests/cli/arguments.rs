@@ -50,10 +50,16 @@ fn a_bad_argument_is_one_error_line() {
         (&["--redis", "ftp://127.0.0.1:1", "--policy", "a=1/s"], "no scheme of redis"),
         (&["--redis", "redis://ada@h", "--user", "ada", "--policy", "a=1/s"], "have no meaning"),
         (&["--redis", "127.0.0.1:1", "--prefix", "{", "--policy", "a=1/s"], "prefix"),
+        (
+            &["--redis", "127.0.0.1:1", "--policy", "a=1"],
+            "--policy a: a load of a store ends no request in flight",
+        ),
+        (&["http://ci:s3cret@127.0.0.1:1/"], "the URL of a load has no user"),
+        (&["http://ci:s3cret@127.0.0.1:1?a b"], "the URL of a load has no user"),
         (&[url, "--unknown"], "--unknown"),
     ] {
         let line = complaint(arguments);
-        assert!(line.contains(hint), "{arguments:?}: {line}");
+        assert!(line.contains(hint) && !line.contains("s3cret"), "{arguments:?}: {line}");
     }
 }
 

@@ -16,6 +16,15 @@ fn exactly_the_limit_is_admitted() {
     assert_eq!(run(&["--secret", "sesame", "--keys", "3"]).counts(), (300, 200, 0));
 }
 
+/// Places that come after the timeout of a load. Its store has answered before.
+#[test]
+fn a_leaky_bucket_delays_beyond_the_timeout() {
+    let redis = Server::start(Kind::Redis8_2).unwrap();
+    let policy = "queue=9/m,algorithm=leaky-bucket,max-wait=60s";
+    let arguments = ["--redis", &redis.url(), "--policy", policy, "-n", "2", "-c", "2", "--timeout", "5s"];
+    assert_eq!(load(&arguments).counts(), (2, 0, 0));
+}
+
 #[test]
 fn several_policies_are_charged_together() {
     let redis = Server::start(Kind::Valkey9_1).unwrap();
