@@ -1,6 +1,6 @@
 //! A gateway to a language model that limits requests and tokens by API key. A request is charged
-//! an estimate first. The gateway counts tokens while they stream, and corrects the charge at the
-//! end. Copy it.
+//! an estimate first, and the rest of its prompt before the model reads it. The gateway counts
+//! tokens while they stream, and corrects the charge at the end. Copy it.
 //!
 //! `cargo run --release -p tollgate-examples --example llm_gateway`, then a few times
 //! `curl -iN -H 'x-api-key: ada' -H 'x-max-tokens: 30' -d 'to be or not to be' http://127.0.0.1:3000/`.
@@ -39,9 +39,23 @@ fn asked_for(head: &Head<'_>) -> u64 {
     tokens.unwrap_or(40)
 }
 
+/// A real gateway asks the tokenizer of its model.
+fn tokens_of(prompt: &str) -> u64 {
+    prompt.split_whitespace().count() as u64
+}
+
 async fn complete(State(Model(client, url)): State<Model>, charge: Charge, prompt: String) -> Response {
+    let of_prompt = tokens_of(&prompt);
+    let more = of_prompt.saturating_sub(charge.reserved());
+    if more > 0
+        && let Err(denial) = charge.extend(more).await
+    {
+        return denial.into_response();
+    }
     let answer = client.post(url).body(prompt).send().await.and_then(reqwest::Response::error_for_status);
     let Ok(answer) = answer else { return StatusCode::BAD_GATEWAY.into_response() };
+    // From now on the model is paid for the prompt, also if the client leaves.
+    charge.used(of_prompt);
     let (to_client, body) = Channel::new(1);
     tokio::spawn(forward(Events { answer, read: BytesMut::new() }, charge, to_client));
     (EVENT_STREAM, Body::new(body)).into_response()
@@ -50,8 +64,6 @@ async fn complete(State(Model(client, url)): State<Model>, charge: Charge, promp
 /// Passes events on until one has the usage. If the model fails before, or the client leaves, the
 /// drop of the charge settles it to what was used.
 async fn forward(mut events: Events, charge: Charge, mut to_client: Sender<Bytes>) -> Result<(), SendError> {
-    // Otherwise the estimate would stay if the model fails before its first token.
-    charge.used(0);
     while let Ok(Some(event)) = events.next().await {
         if let Some(usage) = usage(&event) {
             charge.settle(usage).await;

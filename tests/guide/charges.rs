@@ -51,11 +51,17 @@ async fn ask_model(prompt: &str) -> Result<(Vec<String>, u64), StatusCode> {
 }
 
 async fn chat(charge: Charge, prompt: String) -> Result<Body, StatusCode> {
+    let of_prompt = prompt.split_whitespace().count() as u64;
+    // It is paid before the model reads it.
+    let more = of_prompt.saturating_sub(charge.reserved());
+    if more > 0 {
+        charge.extend(more).await.map_err(|denial| denial.status())?;
+    }
     let (tokens, usage) = ask_model(&prompt).await?;
+    // From here on it costs what was used, however this ends.
+    charge.used(of_prompt);
     let (mut to_client, body) = Channel::<Bytes>::new(1);
     tokio::spawn(async move {
-        // From here on it costs what was used, however this ends.
-        charge.used(0);
         for token in tokens {
             // Refused: the answer ends here, and nothing is owed.
             if charge.used_so_far() >= charge.reserved() && charge.extend(100).await.is_err() {
@@ -114,7 +120,7 @@ async fn a_stream_is_settled_to_the_usage_that_the_model_reports() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_pays_for_what_was_produced() {
+async fn a_client_that_leaves_pays_for_its_prompt_and_for_what_was_produced() {
     let gateway = Gateway::start();
     let mut body = gateway.ask(300, &words(200)).await.into_body();
     for _ in 0..10 {
@@ -123,18 +129,19 @@ async fn a_client_that_leaves_pays_for_what_was_produced() {
     drop(body);
     tokio::task::yield_now().await;
     // One is in the channel, and one is refused by it.
-    assert!((988..=990).contains(&gateway.left().await), "{}", gateway.left().await);
+    assert!((788..=790).contains(&gateway.left().await), "{}", gateway.left().await);
 }
 
 #[tokio::test]
 async fn a_stream_beyond_its_estimate_ends_where_the_quota_does() {
     let gateway = Gateway::start();
-    assert_eq!(length(gateway.ask(50, &words(2_000)).await).await, 4 * 950, "the last step does not fit");
+    assert_eq!(gateway.ask(50, &words(2_000)).await.status().as_u16(), 422, "the prompt never fits");
+    assert_eq!(length(gateway.ask(50, &words(550)).await).await, 4 * 400, "the last step does not fit");
     tokio::task::yield_now().await;
     assert_eq!(gateway.left().await, 50);
     let refused = gateway.ask(500, "to be").await;
     let fields = refused.headers()["ratelimit"].to_str().unwrap();
-    assert_eq!((refused.status().as_u16(), fields), (429, r#""requests";r=59;t=1, "tokens";r=50;t=27"#));
+    assert_eq!((refused.status().as_u16(), fields), (429, r#""requests";r=58;t=2, "tokens";r=50;t=27"#));
 }
 
 /// A download of usual size.
