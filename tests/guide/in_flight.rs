@@ -1,6 +1,7 @@
 //! Requests in flight: exports, tenants, queues, sockets and jobs.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -285,7 +286,8 @@ async fn serve<S: Store<Error: NeverFails>>(
     let stopped = |mut is_stopped: watch::Receiver<bool>| async move {
         let _ = is_stopped.wait_for(|is_stopped| *is_stopped).await;
     };
-    let server = axum::serve(listener, routes.layer(limit.clone()));
+    let app = routes.layer(limit.clone()).into_make_service_with_connect_info::<SocketAddr>();
+    let server = axum::serve(listener, app);
     tokio::select! {
         served = server.with_graceful_shutdown(stopped(is_stopped.clone())) => served?,
         () = async { stopped(is_stopped).await; sleep(grace).await } => {}

@@ -49,8 +49,9 @@
 //!
 //! # How exact it is
 //!
-//! Let *N* be the decisions of one process in one minute, allowed or denied, and *K* the keys that
-//! it watches: ten times the [keys that it stores](Recording::keys), 1,000 by default.
+//! Let *N* be the decisions of one process in one minute, allowed or denied, each as often as it
+//! has rules with a key, and *K* the keys that it watches: ten times the [keys that it
+//! stores](Recording::keys), 1,000 by default.
 //!
 //! - **A count is at most *N* / *K* too high**, and not too low (Space-Saving, Metwally et al.
 //!   2005). The sum over several minutes and processes has the sum of their errors.
