@@ -92,6 +92,7 @@ impl Scene {
         let undecided = self.undecided.swap(0, Ordering::Relaxed);
         let attacked = self.guess("attacked", ATTACK).await;
         let circuit = self.circuit.state();
+        assert!(tasks.try_join_next().is_none(), "an attacker has ended");
         tasks.shutdown().await;
         println!("{undecided} undecided in calm; {calm:?}; under attack {attacked:?}");
         let undecided = self.undecided.load(Ordering::Relaxed);

@@ -36,6 +36,11 @@ fn refuse_all() -> RateLimitLayer {
     two_a_day(header("x-key"))
 }
 
+/// It drains bodies for longer than a busy machine delays a client.
+fn refuse_patiently() -> RateLimitLayer {
+    refuse_all().drain_body(1 << 20, Duration::from_secs(60))
+}
+
 fn head(fields: &str) -> String {
     format!("POST / HTTP/1.1\r\nhost: test\r\n{fields}\r\n\r\n")
 }
@@ -44,7 +49,7 @@ fn head(fields: &str) -> String {
 /// then.
 #[tokio::test]
 async fn a_refused_body_within_the_bound_keeps_the_connection() {
-    let mut client = Client::connect(server(refuse_all()).await).await;
+    let mut client = Client::connect(server(refuse_patiently()).await).await;
     for _ in 0..3 {
         client.send(head("content-length: 300000")).await;
         let answer = client.answer_to("POST").await;
@@ -133,7 +138,7 @@ async fn a_client_that_waits_for_100_is_refused_without_it() {
 /// Like a client that gets no `100 Continue` in time.
 #[tokio::test]
 async fn a_client_that_does_not_wait_for_100_gets_its_answer() {
-    let address = server(refuse_all()).await;
+    let address = server(refuse_patiently()).await;
     for _ in 0..20 {
         let mut client = Client::connect(address).await;
         client.send(head("content-length: 100000\r\nexpect: 100-continue")).await;

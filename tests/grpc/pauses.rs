@@ -41,7 +41,7 @@ async fn calls(limit: Quota, patience: Duration) -> (impl AsyncFn() -> Result<()
 
 #[tokio::test]
 async fn a_call_waits_until_the_pushback_of_another_is_over() {
-    let window = Duration::from_secs(3);
+    let window = Duration::from_secs(6);
     let (call, sent) = calls(Quota::new(1, window), Duration::from_secs(10)).await;
     let start = Instant::now();
     call().await.unwrap();

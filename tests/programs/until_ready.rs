@@ -26,7 +26,7 @@ async fn a_caller_waits_for_as_long_as_the_denial_says() {
     }
     assert!(start.elapsed() >= Duration::from_millis(149), "{:?}", start.elapsed());
     // A timer is at least as late as asked, so it seldom asks twice for one permit.
-    assert!((3..=6).contains(&denials.load(Ordering::Relaxed)), "{denials:?}");
+    assert!(denials.load(Ordering::Relaxed) <= 6, "{denials:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -222,13 +222,14 @@ async fn requests_of_cost_0_do_not_put_off_the_confirmation() {
 #[tokio::test]
 async fn an_error_forgets_the_denial() {
     let server = Server::start(Kind::Redis8_2).unwrap();
-    let (policy, key) = (policy("errors", 1), Key::from("ada"));
-    let cache = connect(&server).await.deny_cache(1_000);
+    let (policy, key, time) = (policy("errors", 1), Key::from("ada"), clock());
+    let cache = connect(&server).await.deny_cache(1_000).clock(&time);
     let check = || cache.acquire(&[Check::new(&policy, &key, 1)], Times::ONCE).wait();
     assert!(check().await.unwrap().is_granted());
     assert!(!check().await.unwrap().is_granted());
     server.kill();
     assert!(!check().await.unwrap().is_granted(), "denied by what is remembered");
+    time.advance(SECOND);
     // The confirmation fails.
     let failed = async {
         while check().await.is_ok() {

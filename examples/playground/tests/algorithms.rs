@@ -142,13 +142,14 @@ fn a_leaky_bucket_refuses_a_delay_beyond_max_wait() {
 #[test]
 fn retry_after_is_at_least_one_second() {
     let server = Server::with_rules(&["api=1/1500ms,algorithm=fixed-window"]);
-    assert_eq!(server.get("/").status, 200);
-    let refused = server.get("/");
-    refused.assert_refused_by(&["api"]);
-    sleep(Duration::from_millis(1_000));
-    // Less than a second remains.
-    let refused = server.get("/");
-    if refused.status == 429 {
-        assert_eq!(refused.retry_after().as_secs(), 1);
+    let mut refused = 0;
+    // At all parts of the window, also when less than a second remains.
+    while refused < 60 {
+        let answer = server.get("/");
+        if answer.status == 429 {
+            assert!((1..=2).contains(&answer.retry_after().as_secs()), "{answer:?}");
+            refused += 1;
+        }
+        sleep(Duration::from_millis(25));
     }
 }

@@ -128,7 +128,7 @@ fn until_blocked(server: &Server, user: &str) {
 #[test]
 fn blocked_keys_are_shown_with_the_time_that_remains() {
     let rules = ["--rule", "api=2/d,key=header:x-user", "--block", "api=3/15m"];
-    let short = ["--rule", "short=2/d,key=header:x-user", "--block", "short=3/2s"];
+    let short = ["--rule", "short=2/d,key=header:x-user", "--block", "short=3/6s"];
     let (server, shortly) = (Server::playground(&rules), Server::playground(&short));
     let mut page = open(&server);
     let rows = "document.querySelector('#blocked')";

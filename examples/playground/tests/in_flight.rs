@@ -87,10 +87,12 @@ fn under_load_each_slot_comes_back() {
 #[test]
 fn a_body_holds_its_slot_until_it_ends() {
     for (redis, server) in servers(&["--in-flight", "exports=1"]) {
-        let mut pieces = server.stream("GET /drip/1500");
+        let mut pieces = server.stream("GET /drip/60000");
         assert_eq!(pieces.next().as_deref(), Some("piece 1"));
         server.get("/").assert_refused_by(&["exports"]);
-        assert_eq!(pieces.last().as_deref(), Some("piece 15"));
+        drop(pieces);
+        assert_free(redis.as_ref(), &server, 1);
+        assert_eq!(server.stream("GET /drip/1500").last().as_deref(), Some("piece 15"));
         assert_free(redis.as_ref(), &server, 1);
         // The last piece is shorter.
         assert_eq!(server.stream("GET /drip/250").count(), 3);
@@ -210,7 +212,7 @@ fn a_server_that_stops_waits_for_requests_in_flight() {
     for (_redis, server) in servers(&["--in-flight", "exports=1"]) {
         let mut connection = server.connect();
         scope(|scope| {
-            let running = scope.spawn(move || connection.request("GET", "/slow/1000", &[]).status);
+            let running = scope.spawn(move || connection.request("GET", "/slow/4000", &[]).status);
             wait_until(|| free(&server, "exports") == 0);
             server.stop();
             assert_eq!(running.join().unwrap(), 200);
@@ -258,13 +260,13 @@ fn requests_go_on_if_redis_is_back_before_a_time_to_live_ends() {
         let redis = Redis::start(Kind::Redis8_2).unwrap();
         let server = on(&redis, &["--in-flight", "exports=2,ttl=60s"]);
         // Both have begun, so their claims were answered.
-        let streams = [(); 2].map(|()| server.stream("GET /drip/3000"));
+        let streams = [(); 2].map(|()| server.stream("GET /drip/6000"));
         assert_eq!(free(&server, "exports"), 0);
         begin(&redis);
         sleep(Duration::from_millis(500));
         end(&redis);
         for pieces in streams {
-            assert_eq!(pieces.last().as_deref(), Some("piece 30"));
+            assert_eq!(pieces.last().as_deref(), Some("piece 60"));
         }
         wait_until(|| server.get("/").status == 200 && free(&server, "exports") == 2);
     }
@@ -286,7 +288,7 @@ fn a_server_that_stops_frees_its_slots_for_another() {
 #[test]
 fn slots_of_a_killed_server_come_back_when_their_time_to_live_ends() {
     let redis = Redis::start(Kind::Redis8_2).unwrap();
-    let options = ["--in-flight", "exports=1,ttl=2s"];
+    let options = ["--in-flight", "exports=1,ttl=6s"];
     let (dies, other) = (on(&redis, &options), on(&redis, &options));
     let _client = hold(&dies, "", "exports", 0);
     other.get("/").assert_refused_by(&["exports"]);

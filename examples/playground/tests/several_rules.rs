@@ -6,7 +6,7 @@ use crate::server::Server;
 
 #[test]
 fn a_refused_request_charges_no_rule() {
-    let server = Server::with_rules(&["burst=3/6s", "daily=5/d"]);
+    let server = Server::with_rules(&["burst=3/12s", "daily=5/d"]);
     for left in [4, 3, 2] {
         let response = server.get("/");
         assert_eq!((response.status, response.remaining("daily")), (200, left));
