@@ -135,9 +135,10 @@ impl RedisStore {
             match several_hash_slots::looked(&commit, &parts, times, deadline).await {
                 Some(answer) => caller.notify(answer),
                 None => {
+                    let began = commit.context.waits.now();
                     let hash_slots = several_hash_slots::hash_slots(&parts);
                     let steps = several_hash_slots::charge(&commit, &parts, times);
-                    let why = |deadline| commit.why_late(&hash_slots, deadline);
+                    let why = |deadline| commit.why_late(&hash_slots, began, deadline);
                     caller.notify_in_time(&commit.context.waits, steps, why).await;
                 }
             }
@@ -228,7 +229,8 @@ impl Store for RedisStore {
 
     /// Its keys have names of their own, which end with `~shadow`. Its checks are sent behind those
     /// of other handles, in calls of at most 1 ms. One that was not sent within 50 ms fails, and
-    /// one that was sent is answered however late.
+    /// one that was sent is answered however late. Of a set over several hash slots, that is its
+    /// look.
     fn in_shadow(&self) -> RedisStore {
         match &self.in_shadow {
             Some(commit) => RedisStore { commit: Arc::clone(commit), in_shadow: None, ..self.clone() },

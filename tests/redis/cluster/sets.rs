@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tollgate::store::{Check, ErrorKind, Grant, Store, StoreError, Times};
 use tollgate::{Algorithm, Key, Policy, Quota, StoreExt, Wait};
 use tollgate_test_servers::{Cluster, Kind};
+use tollgate_tests::{Proxy, Way};
 
-use super::{a_day, elsewhere, home, start, store};
-use crate::redis::{acquire, eventually, prefix, used};
+use super::{a_day, elsewhere, home, start, store, url};
+use crate::redis::{acquire, builder, eventually, prefix, used};
 
 /// One of the slots refuses, so the grants of the others are refunded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,6 +66,37 @@ async fn a_stall_of_a_node_is_one_failure_of_all_sets_that_wait_for_it() {
     for key in ["ada", &other] {
         assert_eq!(used(&store, &policy, key).await, 1);
     }
+}
+
+/// All hash slots had room, and then a node stalls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stall_while_sets_are_charged_is_one_failure_too() {
+    let (cluster, prefix) = (Cluster::start(Kind::Redis8_2).unwrap(), prefix());
+    let other = elsewhere(&cluster, &prefix, "ada");
+    let nodes = ["ada", &other].map(|key| home(&cluster, &prefix, key).1.address());
+    let proxies = [Proxy::before(nodes[0]).await, Proxy::before(nodes[1]).await];
+    let ports = [0, 1].map(|n| (nodes[n].port(), proxies[n].address().port()));
+    let builder = builder(&url(&cluster)).prefix(&*prefix).node_addresses(move |host, port| {
+        let reached = ports.iter().find(|(node, _)| *node == port).map_or(port, |(_, proxy)| *proxy);
+        (host.to_owned(), reached)
+    });
+    let store = builder.connect().await.unwrap();
+    let (policy, keys) = (a_day("p", 100), [Key::from("ada"), Key::from(&*other)]);
+    let set = keys.each_ref().map(|key| Check::new(&policy, key, 1));
+    assert!(store.acquire(&set, Times::ONCE).wait().await.unwrap().is_granted());
+    // The looks are answered by one node, and on their way from the other.
+    proxies[1].set(Way::IsSlow(Duration::from_secs(1)));
+    let hasty = store.timeout(Duration::from_secs(5));
+    let asked: Vec<_> = (0..20).map(|_| hasty.acquire(&set, Times::ONCE).wait()).collect();
+    sleep(Duration::from_millis(300)).await;
+    proxies[0].set(Way::HoldsAnswersBack);
+    let mut failures = Vec::new();
+    for answer in asked {
+        let error = answer.await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        failures.push(error.call());
+    }
+    assert!(failures[0].is_some() && failures.iter().all(|call| *call == failures[0]), "{failures:?}");
 }
 
 /// With this order of rules the attacker used to reserve the shared quota first.

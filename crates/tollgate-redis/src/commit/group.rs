@@ -333,21 +333,24 @@ impl<L: Load> Group<L> {
         (guard, overdue)
     }
 
-    /// Why a set was not decided by a deadline, whose parts are in these hash slots.
-    pub(super) fn why_late(&self, hash_slots: &[u16], deadline: Deadline) -> Error {
+    /// Why a set was not charged by a deadline, whose parts in these hash slots were sent after
+    /// `began`.
+    pub(super) fn why_late(&self, hash_slots: &[u16], began: Timestamp, deadline: Deadline) -> Error {
         let now = self.context.waits.now();
         let mut guard = self.queues();
         let Queues { of_hash_slot, in_flight, silences, .. } = &mut *guard;
-        if in_flight.values().any(|call| call.is_moving && hash_slots.contains(&call.hash_slot)) {
-            return Cause::Moving.into();
-        }
-        let is_silent = |hash_slot: &&u16| {
-            of_hash_slot.get(*hash_slot).is_some_and(|queue| deadline.asked > queue.answered)
+        let is_moving = |slot: u16| in_flight.values().any(|call| call.hash_slot == slot && call.is_moving);
+        let is_silent = |slot: &u16| {
+            of_hash_slot.get(slot).is_some_and(|queue| began > queue.answered) && !is_moving(*slot)
         };
-        let silent = hash_slots.iter().find(is_silent);
-        let number =
-            silent.and_then(|hash_slot| silences.number(self.context.link.node(*hash_slot), deadline, now));
-        Error::from(Cause::Late).of_silence(number)
+        match hash_slots.iter().copied().find(is_silent) {
+            Some(silent) => {
+                let number = silences.number(self.context.link.node(silent), deadline, now);
+                Error::from(Cause::Late).of_silence(number)
+            }
+            None if hash_slots.iter().any(|slot| is_moving(*slot)) => Cause::Moving.into(),
+            None => Cause::Late.into(),
+        }
     }
 
     /// The number of the silence in which a call was not answered in time, if it does not last.

@@ -38,7 +38,7 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::SentClaims;
+use tollgate_core::{SentClaims, Timestamp};
 
 use crate::error::{Cause, Error};
 use crate::wire::names::BoundedKey;
@@ -146,9 +146,10 @@ impl Commit {
         give_back(&self.returns, hash_slot, entries, deadline)
     }
 
-    /// Why a set was not decided by a deadline, whose parts are in these hash slots.
-    pub(crate) fn why_late(&self, hash_slots: &[u16], deadline: Deadline) -> Error {
-        self.checks.why_late(hash_slots, deadline)
+    /// Why a set was not charged by a deadline, whose parts in these hash slots were sent after
+    /// `began`.
+    pub(crate) fn why_late(&self, hash_slots: &[u16], began: Timestamp, deadline: Deadline) -> Error {
+        self.checks.why_late(hash_slots, began, deadline)
     }
 
     /// Notifies callers whose deadline has passed. The store's runtime does so too, unless it is

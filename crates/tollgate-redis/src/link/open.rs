@@ -1,6 +1,5 @@
 //! Opening a connection: protocol, name, settings, and how its end is noticed.
 
-use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -74,8 +73,11 @@ impl Idling {
     ) -> bool {
         let ConnectionEnd::Unreported = end else { return true };
         let now = self.clock.now();
-        let is_idle = now >= mem::replace(&mut self.used, now).saturating_add(MAX_IDLE);
-        !is_idle || ping(connection).await.is_ok()
+        let is_idle = now >= self.used.saturating_add(MAX_IDLE);
+        let is_answered = !is_idle || ping(connection).await.is_ok();
+        // Only then: a caller that leaves meanwhile has not tried it.
+        self.used = now;
+        is_answered
     }
 }
 
