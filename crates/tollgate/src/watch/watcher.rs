@@ -135,7 +135,14 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
         });
         let (found, mark) = match opened {
             Ok((_, Some(mark))) if self.mark.as_ref() == Some(&mark) => return false,
-            Ok((file, mark)) => (text_of(file).and_then(not_empty), mark),
+            // A disk that is full leaves an empty file, and a parser may take it for one without
+            // rules.
+            Ok((file, mark)) => match text_of(file) {
+                Ok(text) if text.trim().is_empty() && text != self.applied => {
+                    (Err("is empty".to_owned()), mark)
+                }
+                read => (read, mark),
+            },
             Err(reason) => (Err(reason), None),
         };
         if found == self.latest && found != self.seen {
@@ -211,11 +218,6 @@ impl fmt::Debug for Watcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watcher").field("status", &self.status()).finish_non_exhaustive()
     }
-}
-
-/// A disk that is full leaves an empty file, and a parser may take it for one without rules.
-fn not_empty(text: String) -> Result<String, String> {
-    if text.trim().is_empty() { Err("is empty".to_owned()) } else { Ok(text) }
 }
 
 #[cfg(test)]
