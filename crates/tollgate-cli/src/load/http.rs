@@ -32,13 +32,14 @@ pub(crate) struct HttpTarget {
 
 impl HttpTarget {
     pub(crate) async fn open(url: &str, args: &LoadArgs) -> Result<HttpTarget, String> {
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| {
-            format!("{url:?} is not a URL: expected http://, https://, grpc:// or grpcs://")
-        })?;
-        if rest.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@')) {
+        let authority = url.split_once("://").map_or(url, |(_, rest)| rest).split(['/', '?', '#']).next();
+        if authority.is_some_and(|authority| authority.contains('@')) {
             // Not shown, since it has a password.
             return Err("the URL of a load has no user: use --header 'authorization: ...'".to_owned());
         }
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| {
+            format!("{url:?} is not a URL: expected http://, https://, grpc:// or grpcs://")
+        })?;
         let (grpc, scheme) = match scheme {
             "http" | "https" => (false, scheme),
             "grpc" => (true, "http"),

@@ -56,6 +56,7 @@ fn a_bad_argument_is_one_error_line() {
         ),
         (&["http://ci:s3cret@127.0.0.1:1/"], "the URL of a load has no user"),
         (&["http://ci:s3cret@127.0.0.1:1?a b"], "the URL of a load has no user"),
+        (&["ci:s3cret@127.0.0.1:1/"], "the URL of a load has no user"),
         (&[url, "--unknown"], "--unknown"),
     ] {
         let line = complaint(arguments);
