@@ -1,6 +1,7 @@
 //! What is left when a process stops.
 
 use std::fmt;
+use std::ops::AddAssign;
 
 /// What was not sent, or not answered, when a store was [closed](crate::Store::close).
 ///
@@ -29,6 +30,15 @@ impl Unsent {
     /// Returns whether nothing is left.
     pub fn is_nothing(&self) -> bool {
         *self == Unsent::default()
+    }
+}
+
+/// With what is left in another store.
+impl AddAssign for Unsent {
+    fn add_assign(&mut self, Unsent { corrections, claims, leased_units }: Unsent) {
+        self.corrections += corrections;
+        self.claims += claims;
+        self.leased_units += leased_units;
     }
 }
 

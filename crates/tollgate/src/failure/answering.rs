@@ -333,10 +333,8 @@ impl<S: Store, F: Substitute> Store for Answering<S, F> {
             if let Some(kept) = &kept {
                 let _ = timeout_at(until, kept.sent()).await;
             }
-            let (mut unsent, of_substitute) = (store.await, substitute.await);
-            unsent.corrections += of_substitute.corrections;
-            unsent.claims += of_substitute.claims;
-            unsent.leased_units += of_substitute.leased_units;
+            let mut unsent = store.await;
+            unsent += substitute.await;
             unsent.corrections += lost.load(Ordering::Relaxed) - before;
             if let Some(kept) = &kept {
                 let counts = kept.counts();
