@@ -174,6 +174,10 @@ async fn an_isolated_master_is_not_believed() {
     acquire(&store, &policy, key, 1).await;
     let masters: Vec<&Server> =
         cluster.masters().unwrap().into_iter().filter(|master| master.port() != lost.port()).collect();
+    for master in &masters {
+        // They go on without the slots of the lost one.
+        master.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
+    }
     let id = |node: &Server| node.command(&["CLUSTER", "MYID"]).unwrap();
     for other in cluster.nodes().iter().filter(|node| node.port() != lost.port()) {
         lost.command(&["CLUSTER", "FORGET", &id(other)]).unwrap();

@@ -11,7 +11,7 @@ use tollgate::{Algorithm, Key, Policy, Quota, StoreExt, Wait};
 use tollgate_test_servers::{Cluster, Kind};
 use tollgate_tests::{Proxy, Way};
 
-use super::{a_day, elsewhere, home, start, store, url};
+use super::{a_day, elsewhere, home, start, store};
 use crate::redis::{acquire, builder, eventually, prefix, used};
 
 /// One of the slots refuses, so the grants of the others are refunded.
@@ -76,7 +76,9 @@ async fn a_stall_while_sets_are_charged_is_one_failure_too() {
     let nodes = ["ada", &other].map(|key| home(&cluster, &prefix, key).1.address());
     let proxies = [Proxy::before(nodes[0]).await, Proxy::before(nodes[1]).await];
     let ports = [0, 1].map(|n| (nodes[n].port(), proxies[n].address().port()));
-    let builder = builder(&url(&cluster)).prefix(&*prefix).node_addresses(move |host, port| {
+    // Not one of the addresses that nodes announce: those are replaced.
+    let url = format!("redis-cluster://{}", proxies[0].address());
+    let builder = builder(&url).prefix(&*prefix).node_addresses(move |host, port| {
         let reached = ports.iter().find(|(node, _)| *node == port).map_or(port, |(_, proxy)| *proxy);
         (host.to_owned(), reached)
     });
