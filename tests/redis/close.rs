@@ -47,9 +47,9 @@ async fn corrections_on_their_way_are_waited_for() {
 async fn leases_and_kept_corrections_are_reported_and_sent_later() {
     let server = Server::start_with(Kind::Redis8_2, &PERSISTENT).unwrap();
     let calls = Policy::new("calls", Quota::per_day(1_000_000)).with_algorithm(Algorithm::FIXED_WINDOW);
-    let redis = RedisStore::connect(&server.url()).await.unwrap();
+    let redis = builder(&server.url()).connect().await.unwrap();
     let leased = redis
-        .timeout(Duration::from_secs(1))
+        .timeout(PATIENCE)
         .circuit_breaker(CircuitBreaker::default())
         .leased(Lease::at_most(1_000).lasting(PATIENCE));
     let store = leased.clone().fail_closed().keep_corrections(100);
