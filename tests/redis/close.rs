@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::sleep;
 use tollgate::{Algorithm, CircuitBreaker, Key, Lease, Limiter, Policy, Quota, Reason, StoreExt};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server};
@@ -18,9 +19,15 @@ fn tokens() -> Policy {
 }
 
 async fn left(server: &Server, policy: &Policy, key: &Key) -> u64 {
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let store = builder(&server.url()).connect().await.unwrap();
     let limiter = Limiter::new([policy.clone()]).store(store.timeout(PATIENCE).fail_closed());
-    limiter.look(key).await.unwrap().statuses()[0].remaining()
+    loop {
+        // A server that has just started may refuse connections.
+        if let [status] = limiter.look(key).await.unwrap().statuses() {
+            return status.remaining();
+        }
+        sleep(Duration::from_millis(250)).await;
+    }
 }
 
 #[tokio::test]
