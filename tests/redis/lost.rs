@@ -11,7 +11,7 @@ use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{Proxy, Way};
 
-use crate::redis::{Fresh, acquire, eventually, every_policy, shared, try_acquire, used};
+use crate::redis::{Fresh, acquire, all_pass, eventually, every_policy, shared, try_acquire, used};
 
 /// A store behind a proxy, and one that goes straight to the same limits.
 struct Behind {
@@ -225,9 +225,7 @@ async fn a_server_that_stopped_answering_is_used_again_when_it_recovers() {
         }
         proxy.set(Way::IsOpen);
         eventually("requests pass", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
-        for _ in 0..20 {
-            eventually("all pass", async || try_acquire(&store, &policy, "ada", 1).await.is_ok()).await;
-        }
+        eventually("20 in a row pass", async || all_pass(&store, &policy, 20).await).await;
     }
 }
 

@@ -212,6 +212,16 @@ async fn try_acquire(store: &RedisStore, policy: &Policy, key: &str, cost: u64) 
     store.acquire(&[Check::new(policy, &Key::from(key), cost)], Times::ONCE).wait().await
 }
 
+/// Whether so many checks are decided one after another.
+async fn all_pass(store: &RedisStore, policy: &Policy, checks: u32) -> bool {
+    for _ in 0..checks {
+        if try_acquire(store, policy, "bob", 1).await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
 async fn acquire(store: &RedisStore, policy: &Policy, key: &str, cost: u64) -> Verdict {
     try_acquire(store, policy, key, cost).await.expect("a verdict")
 }

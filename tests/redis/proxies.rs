@@ -70,12 +70,16 @@ async fn resp2_is_spoken_if_the_url_asks_for_it() {
 async fn the_first_request_in_resp2_after_connections_were_cut_passes() {
     let server = Server::start(Kind::Redis8_2).unwrap();
     let store = builder(&format!("{}?protocol=resp2", server.url())).connect().await.unwrap();
+    passes_after_connections_were_cut(&server, &store).await;
+}
+
+pub(crate) async fn passes_after_connections_were_cut(server: &Server, store: &RedisStore) {
     let policy = Policy::new("p", Quota::per_day(5));
-    assert!(try_acquire(&store, &policy, "ada", 1).await.unwrap().is_granted());
+    assert!(try_acquire(store, &policy, "ada", 1).await.unwrap().is_granted());
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
     // In RESP2 a connection that was idle for a second is tried first.
     sleep(Duration::from_millis(1_100)).await;
-    assert!(try_acquire(&store, &policy, "ada", 1).await.unwrap().is_granted());
+    assert!(try_acquire(store, &policy, "ada", 1).await.unwrap().is_granted());
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tollgate::store::{Check, Grant, Store, StoreError, Times};
 use tollgate::{Algorithm, Key, Policy, Quota};
 use tollgate_test_servers::{Kind, Server};
 
-use crate::redis::{Fresh, eventually, every_policy, try_acquire, used};
+use crate::redis::{Fresh, all_pass, eventually, every_policy, try_acquire, used};
 
 /// An error would be a request that failed, or that passed without being counted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,11 +109,8 @@ async fn a_restart_under_load_fails_only_calls_in_flight() {
             eventually("requests pass", async || try_acquire(&fresh.store, &policy, "bob", 1).await.is_ok())
                 .await;
             let failed_until_now = failed.load(Ordering::Relaxed);
-            for _ in 0..50 {
-                // On a busy machine, another connection may have failed just now.
-                let pass = async || try_acquire(&fresh.store, &policy, "bob", 1).await.is_ok();
-                eventually("all pass", pass).await;
-            }
+            // On a busy machine, another connection may have failed just now.
+            eventually("50 in a row pass", async || all_pass(&fresh.store, &policy, 50).await).await;
             assert!(failed_until_now > 0, "nothing was on its way");
         }
         is_over.store(true, Ordering::Relaxed);

@@ -1,9 +1,6 @@
 //! Nodes that announce addresses where they cannot be reached, and servers that name no nodes.
 
-use std::time::Duration;
-
 use tokio::runtime::Builder;
-use tokio::time::sleep;
 use tollgate::{Policy, Quota};
 use tollgate_conformance::Suite;
 use tollgate_redis::RedisStoreBuilder;
@@ -11,6 +8,7 @@ use tollgate_test_servers::{Cluster, Kind, Server, short_or_long};
 
 use super::url;
 use crate::redis::contract::{holds_of, whole_or_short};
+use crate::redis::proxies::passes_after_connections_were_cut;
 use crate::redis::{builder, eventually, prefix, try_acquire};
 
 /// What nodes announce. They listen at 127.0.0.1 only.
@@ -119,12 +117,7 @@ async fn the_url_of_a_server_that_names_no_nodes_must_be_that_of_a_cluster() {
 async fn the_first_request_to_a_node_in_resp2_after_connections_were_cut_passes() {
     let server = without_names(Kind::Redis8_2, &["HELLO"]).await;
     let store = builder(&format!("redis-cluster://{}", server.address())).connect().await.unwrap();
-    let policy = Policy::new("p", Quota::per_day(5));
-    assert!(try_acquire(&store, &policy, "ada", 1).await.unwrap().is_granted());
-    server.command(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
-    // A connection that was idle for a second is tried first.
-    sleep(Duration::from_millis(1_100)).await;
-    assert!(try_acquire(&store, &policy, "ada", 1).await.unwrap().is_granted());
+    passes_after_connections_were_cut(&server, &store).await;
 }
 
 #[tokio::test]
