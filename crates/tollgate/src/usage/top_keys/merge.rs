@@ -44,6 +44,8 @@ struct Sampled {
     count: u64,
     /// Of the count, if not each decision was counted.
     variance: u64,
+    /// For how many more decisions one that was counted stands, at most.
+    others: u64,
 }
 
 impl Merge {
@@ -95,6 +97,7 @@ impl Merge {
                 let had = of.counted.plus(of.missed);
                 self.dropped.count = self.dropped.count.max(had.count);
                 self.dropped.variance = self.dropped.variance.max(had.variance);
+                self.dropped.others = self.dropped.others.max(had.others);
             }
             stays
         });
@@ -106,13 +109,13 @@ impl Merge {
         let usage = |((policy, key), of): ((String, String), Merged)| {
             // What pages that do not list it may have of it, and what it had when it was dropped.
             let most = of.counted.plus(of.missed).plus(floors.minus(of.floors));
-            let least = of.counted.count.saturating_sub(of.error.saturating_add(of.counted.noise()));
+            let least = of.counted.count.saturating_sub(of.error.saturating_add(of.counted.excess()));
             KeyUsage {
                 policy,
                 key,
                 count: of.counted.count,
                 at_least: least,
-                at_most: most.count.saturating_add(most.noise()),
+                at_most: most.count.saturating_add(most.shortfall()),
             }
         };
         let mut top: Vec<KeyUsage> = self.keys.into_iter().map(usage).collect();
@@ -126,14 +129,15 @@ impl Merge {
 
 impl Sampled {
     fn add(&mut self, count: u64, one_in: u32) {
-        let variance = count.saturating_mul(one_in.saturating_sub(1).into());
-        *self = self.plus(Sampled { count, variance });
+        let others = one_in.saturating_sub(1).into();
+        *self = self.plus(Sampled { count, variance: count.saturating_mul(others), others });
     }
 
     fn plus(self, other: Sampled) -> Sampled {
         Sampled {
             count: self.count.saturating_add(other.count),
             variance: self.variance.saturating_add(other.variance),
+            others: self.others.max(other.others),
         }
     }
 
@@ -141,12 +145,21 @@ impl Sampled {
         Sampled {
             count: self.count.saturating_sub(other.count),
             variance: self.variance.saturating_sub(other.variance),
+            others: self.others,
         }
     }
 
-    /// Five standard deviations.
-    fn noise(self) -> u64 {
+    /// By how much the count may be too high: five standard deviations.
+    fn excess(self) -> u64 {
         5 * self.variance.isqrt()
+    }
+
+    /// By how much the count may be too low: as much as keeps it within five standard deviations of
+    /// a true count, whose variance is larger. The solution of `true - 5 √(true · others) = count`.
+    fn shortfall(self) -> u64 {
+        let Sampled { variance, others, .. } = self;
+        let of_few = others.saturating_mul(others).saturating_mul(25) / 4;
+        (25 * others).div_ceil(2) + 5 * variance.saturating_add(of_few).isqrt()
     }
 }
 
@@ -197,6 +210,20 @@ mod tests {
         let [of] = &merge.top(1)[..] else { panic!("one key") };
         assert_eq!((&*of.key, of.count, of.at_least), ("=late", 70, 70));
         assert!((74..=75).contains(&of.at_most), "{}", of.at_most);
+    }
+
+    #[test]
+    fn a_key_that_was_counted_once_may_have_come_often() {
+        let of = |one_in| {
+            let mut merge = Merge::new(1, true);
+            merge.add(Page { one_in, ..page([("=ada".to_owned(), one_in.into())]) });
+            merge.top(1).remove(0)
+        };
+        assert_eq!((of(1).at_least, of(1).at_most), (1, 1));
+        // Of 1,750 decisions one or none is counted in one of two million cases.
+        let of = of(100);
+        assert_eq!(of.at_least, 0);
+        assert!((1_750..3_000).contains(&of.at_most), "{}", of.at_most);
     }
 
     #[test]

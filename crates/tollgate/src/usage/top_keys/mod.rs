@@ -58,7 +58,8 @@
 //! - **A key that a page does not list was counted at most *N* / 100 times** with the default of
 //!   100 stored keys, since each of those has at least as many.
 //! - **Sampling adds five standard deviations**: 5 × √(15 × count), if each minute was sampled. The
-//!   upper bound adds to the count what the pages that do not list the key may have of it.
+//!   upper bound is 190 to 380 higher than that: a key that was counted once may have come often.
+//!   It also adds what the pages that do not list the key may have of it.
 //!
 //! [`KeyUsage::at_least`] and [`KeyUsage::at_most`] contain these errors, as far as they occurred.
 //! Most are zero if fewer than 1,000 keys are active in a minute.
