@@ -61,6 +61,21 @@ async fn a_denial_of_an_impatient_caller_is_not_that_of_a_patient_one() {
 }
 
 #[tokio::test]
+async fn a_denial_of_a_class_is_not_that_of_a_tier_with_the_same_quota() {
+    let time = clock();
+    let cache = store(&time).deny_cache(1_000).clock(&time);
+    let class = Policy::new("api", Quota::per_minute(60).burst(10)).leaving(4).unwrap();
+    let (tier, key) = (Policy::new("api", class.quota()), Key::from("ada"));
+    let ask = |policy: &Policy| {
+        let verdict = at_hand(cache.acquire(&[Check::new(policy, &key, 1)], Times::ONCE)).unwrap();
+        (verdict.is_granted(), verdict.source())
+    };
+    while ask(&class).0 {}
+    assert_eq!(ask(&class), (false, Source::DenyCache));
+    assert_eq!(ask(&tier).1, Source::Store);
+}
+
+#[tokio::test]
 async fn a_denied_key_next_to_invented_keys_is_answered_from_the_cache() {
     let time = clock();
     let store = Failing::new(store(&time), Connection::Works);

@@ -48,6 +48,8 @@ pub struct KnownDenial {
 #[derive(Clone, Copy, Debug)]
 struct DeniedTerms {
     quota: Quota,
+    /// A class may have the quota of a tier, and is of another version of the bucket.
+    headroom: u64,
     /// How long the caller would have waited in the queue of a leaky bucket. A denial says nothing
     /// about callers that wait for longer.
     max_wait: Duration,
@@ -243,13 +245,14 @@ fn remember(denials: &Denials, Remember { set, times, asked }: Remember, verdict
 impl DeniedTerms {
     fn of(check: &Check<'_>) -> DeniedTerms {
         let Check { policy, cost, .. } = *check;
-        DeniedTerms { quota: policy.quota(), max_wait: policy.longest_wait(), cost }
+        let (quota, headroom) = (policy.quota(), policy.numbers().headroom());
+        DeniedTerms { quota, headroom, max_wait: policy.longest_wait(), cost }
     }
 
     /// Whether what the store said applies to a request on these terms too.
     #[inline]
     fn hold_for(&self, asked: &DeniedTerms) -> bool {
-        self.quota == asked.quota && self.max_wait >= asked.max_wait
+        (self.quota, self.headroom) == (asked.quota, asked.headroom) && self.max_wait >= asked.max_wait
     }
 }
 
