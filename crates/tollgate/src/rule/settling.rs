@@ -152,9 +152,31 @@ impl Rule {
 }
 
 impl Settling {
-    /// The estimate under a policy. At least 1: a cost of 0 passes whatever is owed.
+    /// The estimate under a policy. At least 1 if it is corrected: a cost of 0 passes whatever is
+    /// owed.
     pub(super) fn estimate(&self, cost: u64, policy: &Policy) -> u64 {
+        if !self.reserves && self.of_response.is_none() {
+            return cost;
+        }
         let most = self.at_most.map_or(u64::MAX, |share| share.of_units(policy.capacity()));
         cost.min(most).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Quota;
+
+    use super::*;
+    use crate::extract::global;
+    use crate::rule::PolicyExt;
+
+    #[test]
+    fn only_what_is_corrected_costs_at_least_one_unit() {
+        let rule = Policy::new("tokens", Quota::per_minute(10)).reserved().by(global()).cost(|_| 0);
+        let request = http::Request::new(());
+        let cost = |rule: &Rule| rule.cost_of(&Head::from(&request), rule.policy());
+        assert_eq!(cost(&rule), 0, "the policy is that of a limiter which settles");
+        assert_eq!((cost(&rule.clone().count_if(|_| true)), cost(&rule.reserve(|_| 0))), (1, 1));
     }
 }
