@@ -152,4 +152,28 @@ mod tests {
         let keys = store.enter().0.jobs.len();
         assert!(keys <= 400, "{keys}");
     }
+
+    #[tokio::test]
+    async fn attempts_rise_when_keys_are_dropped_while_the_clock_is_behind() {
+        let start = Timestamp::from_micros(1_767_225_600_000_000);
+        let time = ManualClock::new(start.saturating_add(Duration::from_secs(3_600)));
+        let store = MemoryJobs::with_clock(&time);
+        let policy = JobPolicy::new("exports", 1, Duration::from_secs(60));
+        let (store, policy, id) = (&store, &policy, JobId::try_new("a").unwrap());
+        let attempt = async |key: &Key| {
+            let Ok(JobTake::Held { attempt, .. }) = store.take_job(policy, key, id, Duration::MAX).await
+            else {
+                panic!("no other job runs")
+            };
+            attempt
+        };
+        let key = Key::from("ada");
+        let first = attempt(&key).await;
+        assert_eq!(store.release_job(policy, &key, id, Some(first)).await, Ok(true));
+        time.set(start);
+        for n in 0..=FEW as u64 {
+            attempt(&Key::from(n)).await;
+        }
+        assert!(attempt(&key).await > first, "a late worker holds nothing");
+    }
 }

@@ -275,4 +275,14 @@ mod tests {
         );
         assert_eq!(waits(&jobs[1], Duration::ZERO).await, (Duration::ZERO, false));
     }
+
+    #[tokio::test]
+    async fn a_job_lingers_under_another_limit_too() {
+        let store = MemoryJobs::with_clock(&crate::ManualClock::new(crate::Timestamp::EPOCH));
+        let jobs = Jobs::new(JobPolicy::new("exports", 2, HOUR).linger(HOUR), store);
+        let (one, key) = (jobs.try_limit(1).unwrap(), Key::from("ada"));
+        let Ok(_) = one.take(&key, id("a"), HOUR).await;
+        assert_eq!(one.release(&key, id("a")).await, Ok(true));
+        assert_eq!(one.take(&key, id("b"), HOUR).await, Ok(JobTake::Full { retry_after: HOUR }));
+    }
 }

@@ -179,7 +179,7 @@ mod tests {
 
     use tollgate_core::{Grant, Quota, Stamp};
 
-    use super::super::outstanding::corrections;
+    use super::super::outstanding::{corrections, refunds};
     use super::*;
 
     fn at(seconds: u64) -> Timestamp {
@@ -213,5 +213,26 @@ mod tests {
         }
         let [charges, _] = backlog.begin(at(119));
         assert_eq!(charges.iter().map(|(_, units)| units).sum::<u64>(), 120);
+    }
+
+    #[test]
+    fn a_credit_stays_behind_a_charge_of_its_key_that_is_not_executed() {
+        let mut backlog = Backlog::default();
+        let policy = Policy::new("tokens", Quota::per_minute(1_000));
+        for key in ["ada", "bob"].map(Key::from) {
+            let grant = |units, stamp| Grant { policy: &policy, key: &key, units, stamp, share: None };
+            assert!(backlog.add(corrections(&[grant(0, Stamp::default())], 100), at(0), 10));
+            assert!(backlog.add(refunds(&[grant(100, Stamp::NEWEST)]), at(0), 10));
+        }
+        let [charges, credits] = backlog.begin(at(0));
+        for (charge, _) in &charges {
+            assert!(backlog.sends(charge));
+            match *charge.0.key() == Key::from("ada") {
+                true => backlog.not_executed(charge),
+                false => backlog.executed(charge),
+            }
+        }
+        let sent = backlog.behind(&charges, credits);
+        assert_eq!(sent.iter().map(|((credit, _), _)| credit.key()).collect::<Vec<_>>(), [&Key::from("bob")]);
     }
 }
