@@ -1,8 +1,6 @@
 //! The services and programs after their move from other limiters.
 
 use std::convert::Infallible;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use axum::Router;
@@ -91,18 +89,14 @@ async fn a_mail_is_sent_now_or_later_or_never() {
     assert_eq!((denial.reason(), denial.retry_after()), (Reason::NeverPossible, None));
 }
 
-fn check_now(limiter: &Limiter, key: &Key) -> bool {
-    let check = pin!(limiter.check(key, 1));
-    match check.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => result.is_ok(),
-        Poll::Pending => unreachable!("a store in memory answers at once"),
-    }
+fn accepts(limiter: &Limiter, peer: &Key) -> bool {
+    limiter.check_now(peer, 1).is_ok()
 }
 
 #[test]
 fn a_check_needs_no_executor() {
     let limiter = Limiter::new([Policy::new("one", Quota::per_hour(1))]);
-    assert!(check_now(&limiter, &Key::global()) && !check_now(&limiter, &Key::global()));
+    assert!(accepts(&limiter, &Key::global()) && !accepts(&limiter, &Key::global()));
 }
 
 #[test]
@@ -112,7 +106,7 @@ fn the_chapter_on_governor_shows_this_code() {
         let shown = text.split(part).nth(1).and_then(|rest| rest.split("\n}").next()).unwrap();
         assert!(super::without_layout(THIS_FILE).contains(&super::without_layout(shown)), "{shown}");
     }
-    shows("from_governor.md", THIS_FILE, &["fn check_now"]);
+    shows("from_governor.md", THIS_FILE, &["fn accepts"]);
 }
 
 mod redis_script {

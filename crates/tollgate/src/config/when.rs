@@ -16,8 +16,8 @@ use crate::extract::{Head, received};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct When {
-    /// A path, or the beginning of paths before `*`; or a list of them. It is compared with the
-    /// path as received: undecoded, and without the query.
+    /// A path, or the beginning of paths before `*`; or a list of them. It begins with `/`, and `*`
+    /// is its end. It is compared with the path as received: undecoded, and without the query.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
     #[cfg_attr(test, schemars(with = "OneOrMany<PathPattern>"))]
     pub path: Vec<PathPattern>,

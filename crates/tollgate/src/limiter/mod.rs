@@ -414,7 +414,8 @@ where
 
     /// Forgets what `key` has used of every policy. Requests that hold a [slot](crate::Slot) go on,
     /// and as many others may start. Do not [refund](Permit::refund) a permit from
-    /// before: that would return what others were charged since.
+    /// before: that would return what others were charged since. While the store fails, nothing is
+    /// forgotten.
     ///
     /// The empty key belongs to no caller, and this does nothing for it.
     pub async fn reset(&self, key: &Key) {

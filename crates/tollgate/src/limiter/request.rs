@@ -203,7 +203,7 @@ where
 
     /// Forgets what `key` has used of every rule, in all of its tiers. Do not
     /// [refund](Permit::refund) a permit from before: that would return what others were
-    /// charged since.
+    /// charged since. While the store fails, nothing is forgotten.
     ///
     /// The empty key belongs to no caller, and this does nothing for it. With
     /// [`MissingKey::OneKey`](crate::MissingKey::OneKey), requests without a key share the state of
