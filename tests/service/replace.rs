@@ -13,7 +13,7 @@ use http::{Request, Response, StatusCode};
 use tokio::time::sleep;
 use tollgate::calendar::CalendarWindow;
 use tollgate::charge::Charges;
-use tollgate::layer::RuleChange;
+use tollgate::layer::{RuleChange, Rules};
 use tollgate::store::Renewal;
 use tollgate::time::Clock;
 use tollgate::{
@@ -165,6 +165,26 @@ async fn a_burst_that_is_lowered_and_raised_forgives_nothing() {
     }
     layer.replace(rule(10)).unwrap();
     assert_eq!(left(&layer).await, 1);
+}
+
+#[tokio::test]
+async fn a_layer_without_rules_lets_all_pass_until_it_has_some() {
+    let layer = RateLimitLayer::new(Rules::none()).store(store(&clock()));
+    let (limiter, mut service) = (layer.limiter(), layer.layer(service_fn(ok)));
+    let mut answer = async || {
+        let response = call(&mut service, request("ada")).await;
+        (response.status().as_u16(), field(&response, "ratelimit-policy").map(str::to_owned))
+    };
+    assert_eq!(answer().await, (200, None));
+    assert!(limiter.check(&Head::from(&request("ada"))).await.is_ok());
+    let changes = layer.replace(per_user("api", 1)).unwrap();
+    assert_eq!(changes.to_string(), "version 2: \"api\" added");
+    assert_eq!([answer().await.0, answer().await.0], [200, 429]);
+    let changes = limiter.replace(Rules::none()).unwrap();
+    assert_eq!(changes.to_string(), "version 3: \"api\" removed");
+    assert_eq!([answer().await, answer().await], [(200, None), (200, None)]);
+    layer.replace(per_user("api", 1)).unwrap();
+    assert_eq!(answer().await.0, 429, "the key keeps what it has used");
 }
 
 #[tokio::test]

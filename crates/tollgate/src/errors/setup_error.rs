@@ -31,7 +31,8 @@ use tollgate_core::{Policy, PolicyError, Quota, QuotaError};
 pub enum SetupError {
     /// A policy, its quota or a share of it cannot be made.
     InvalidPolicy(PolicyError),
-    /// There are no rules and no policies: nothing would be limited.
+    /// There are no rules and no policies: nothing would be limited. A layer whose rules come later
+    /// has [none](crate::layer::Rules::none).
     NoRules,
     /// Two policies have this name. Names identify policies in responses and stored states.
     PolicyTwice(String),
@@ -114,7 +115,7 @@ impl fmt::Display for SetupError {
         match self {
             SetupError::InvalidPolicy(error) => error.fmt(f),
             SetupError::NoRules => f.write_str(
-                "no rules: nothing would be limited; to switch a layer off, give it rules and call `.set_enabled(false)`",
+                "no rules: nothing would be limited; if a layer is meant to have none, write `Rules::none()`",
             ),
             SetupError::PolicyTwice(name) => write!(f, "two rules have the name {name:?}"),
             SetupError::Unsupported(policy, error) => {

@@ -15,7 +15,7 @@ use super::made_per_request::Decided;
 use crate::decision::InForce;
 use crate::errors::SetupError;
 use crate::plan::{Plan, Switch};
-use crate::rule::{IntoRules, Rule};
+use crate::rule::IntoRules;
 use crate::store::NeverFails;
 
 /// The decider that applies now. Clones of a limiter share it, and services of a layer.
@@ -118,10 +118,10 @@ impl<S> Live<S> {
 impl<S: Store<Error: NeverFails>> Live<S> {
     /// Replaces the rules. Two threads that do so at once follow each other.
     pub(crate) fn replace(&self, rules: impl IntoRules) -> Result<RuleChanges, SetupError> {
-        let (rules, now): (Vec<Rule>, _) = (rules.into_rules().collect(), Clock::system().now());
+        let (plan, now) = (Plan::try_new(rules)?, Clock::system().now());
         loop {
             let earlier = self.load_full();
-            let next = Arc::new(earlier.replaced(Plan::try_new(rules.iter().cloned())?)?);
+            let next = Arc::new(earlier.replaced(plan.clone())?);
             let version = next.plan().version();
             let changes = RuleChanges::between(version, earlier.plan().rules(), next.plan().rules(), now);
             if self.swap(&earlier, next) {

@@ -131,10 +131,11 @@ impl From<RuleNumber> for PolicyRef {
 impl Plan {
     /// The plan of some rules.
     pub(crate) fn try_new(rules: impl IntoRules) -> Result<Plan, SetupError> {
+        let may_be_none = rules.may_be_none();
         let (in_shadow, mut rules): (Vec<Rule>, Vec<Rule>) = rules.into_rules().partition(Rule::is_shadow);
         let enforced = rules.len();
         rules.extend(in_shadow);
-        if rules.is_empty() {
+        if rules.is_empty() && !may_be_none {
             return Err(SetupError::NoRules);
         }
         let mut by_name = HashMap::with_capacity(rules.len());

@@ -4,6 +4,7 @@ mod choice;
 mod classes;
 pub mod exempt;
 mod in_flight;
+mod into_rules;
 mod limit;
 mod request_quota;
 pub(crate) mod response_head;
@@ -28,6 +29,7 @@ use request_quota::RequestLimit;
 use settling::Settling;
 use tiers::Tiers;
 
+pub use into_rules::{IntoRules, Rules};
 pub use limit::Limit;
 
 /// Makes a [`Policy`] a [`Rule`].
@@ -100,33 +102,6 @@ struct RuleText {
     key: String,
     /// All of its fields, in JSON.
     fields: String,
-}
-
-/// One [`Rule`] or several: an array, a `Vec`, any iterator.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is neither a rule nor a list of rules",
-    label = "no rule",
-    note = "a policy becomes a rule by the key that divides its quota among callers: `.by(PeerIp::new())`, \
-            `.by(header(\"x-api-key\"))`, or `.by(global())` for one quota that all share",
-    note = "`by` is a method of the trait `tollgate::PolicyExt`; the module `tollgate::extract` lists the extractors"
-)]
-pub trait IntoRules {
-    /// Returns the rules, in their order.
-    fn into_rules(self) -> impl Iterator<Item = Rule>;
-}
-
-impl IntoRules for Rule {
-    fn into_rules(self) -> impl Iterator<Item = Rule> {
-        std::iter::once(self)
-    }
-}
-
-// Otherwise the compiler asks for an iterator where a policy has no key.
-#[diagnostic::do_not_recommend]
-impl<I: IntoIterator<Item = Rule>> IntoRules for I {
-    fn into_rules(self) -> impl Iterator<Item = Rule> {
-        self.into_iter()
-    }
 }
 
 /// What happens to a request in which a rule finds no key.
