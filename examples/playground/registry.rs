@@ -1,5 +1,7 @@
 //! What a file of rules can name, in addition to what every file can.
 
+use std::error::Error;
+
 use http::StatusCode;
 use tollgate::charge::ResponseHead;
 use tollgate::config::Registry;
@@ -49,8 +51,8 @@ fn class(head: &Head<'_>, _: &Key) -> Option<String> {
     Some(head.headers().get(CLASS_HEADER)?.to_str().ok()?.to_owned())
 }
 
-/// The limit of a request. A server would read it from a row of the caller. What cannot be read is
-/// the rule's own quota.
-fn limit(head: &Head<'_>, _: &Key) -> Option<Limit> {
-    head.headers().get(LIMIT_HEADER)?.to_str().ok()?.parse().ok()
+/// The limit of a request. A server would read it from a row of the caller.
+fn limit(head: &Head<'_>, _: &Key) -> Result<Option<Limit>, Box<dyn Error>> {
+    let Some(row) = head.headers().get(LIMIT_HEADER) else { return Ok(None) };
+    Ok(Some(row.to_str()?.parse()?))
 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Request, StatusCode};
 use tollgate::extract::header;
-use tollgate::store::{Check, End, Grant, Reply, Store, Times, Verdict};
+use tollgate::store::{Check, End, Grant, NeverFails, Reply, Store, Times, Verdict};
 use tollgate::{
-    Algorithm, Head, Key, Limit, MemoryStore, Policy, PolicyError, PolicyExt, Quota, RequestLimiter, Rule,
-    Share, StoreExt,
+    Algorithm, Head, Key, Limit, MemoryStore, Policy, PolicyError, PolicyExt, Quota, Reason, RequestLimiter,
+    Rule, Share, StoreExt, TextError,
 };
 use tollgate_tests::{EVERY_ALGORITHM, a_minute, call, clock, field, store};
 use tower::{Layer, service_fn};
@@ -43,11 +43,16 @@ fn request(quota: Option<Quota>) -> Request<Body> {
 /// Capacity and remaining units of a look with this quota.
 async fn state<S>(limiter: &RequestLimiter<S>, quota: impl Into<Option<Quota>>) -> (u64, u64)
 where
-    S: tollgate::store::Store<Error: tollgate::store::NeverFails>,
+    S: Store<Error: NeverFails>,
 {
     let report = limiter.look(&Head::from(&request(quota.into()))).await.unwrap();
     let (policy, status) = report.iter().next().unwrap();
     (policy.capacity(), status.remaining())
+}
+
+/// Why a request with this quota is refused.
+async fn refusal<S: Store<Error: NeverFails>>(limiter: &RequestLimiter<S>, quota: Quota) -> Reason {
+    limiter.check(&Head::from(&request(Some(quota)))).await.unwrap_err().reason()
 }
 
 #[tokio::test]
@@ -83,15 +88,16 @@ async fn a_burst_is_part_of_the_quota() {
 }
 
 #[tokio::test]
-async fn what_is_not_allowed_leaves_the_own_quota() {
+async fn a_quota_that_is_not_allowed_refuses_the_request() {
     let window = RequestLimiter::new(rule(a_minute("p", Algorithm::FIXED_WINDOW, 3)));
     for quota in
         [Quota::per_hour(50), Quota::new(50, Duration::from_secs(61)), Quota::per_minute(50).burst(9)]
     {
-        assert_eq!(state(&window, quota).await, (3, 3), "{quota:?}");
+        assert_eq!(refusal(&window, quota).await, Reason::InvalidLimit, "{quota:?}");
     }
+    assert_eq!(state(&window, None).await, (3, 3));
     let log = RequestLimiter::new(rule(a_minute("p", Algorithm::SLIDING_LOG, 3)));
-    assert_eq!(state(&log, Quota::per_minute(100_001)).await, (3, 3));
+    assert_eq!(refusal(&log, Quota::per_minute(100_001)).await, Reason::InvalidLimit);
     let halved = MemoryStore::new().fall_back_to(MemoryStore::new(), Share::new(1, 2));
     let limiter = RequestLimiter::new(rule(a_minute("p", Algorithm::Gcra, 3))).store(halved);
     assert_eq!(state(&limiter, Quota::per_minute(1)).await, (1, 1), "its half matters in an outage only");
@@ -190,7 +196,7 @@ async fn each_rule_has_a_table_of_its_own() {
         // Every other one is not allowed in a log.
         let limit = if number % 2 == 0 { number + 1 } else { 100_001 + number };
         request.headers_mut().insert("x-limit", limit.into());
-        limiter.look(&Head::from(&request)).await.unwrap();
+        assert_eq!(limiter.look(&Head::from(&request)).await.is_ok(), number % 2 == 0, "{limit}");
     }
     assert_eq!(made.load(Ordering::Relaxed) - before, 1);
 }
@@ -235,7 +241,7 @@ async fn each_store_says_itself_which_quotas_it_supports() {
     let picky = CountsSupports { store: MemoryStore::new(), of: "p", count: Arc::default(), least: 2 };
     let (picky, whole) = (layer.clone().store(picky), layer.store(MemoryStore::new()));
     for _ in 0..2 {
-        assert_eq!(state(&picky.limiter(), Quota::per_minute(1)).await, (10, 10));
+        assert_eq!(refusal(&picky.limiter(), Quota::per_minute(1)).await, Reason::InvalidLimit);
         assert_eq!(state(&whole.limiter(), Quota::per_minute(1)).await, (1, 1));
     }
 }
@@ -264,8 +270,8 @@ fn of_header(limit: Option<&str>) -> Request<Body> {
     request
 }
 
-fn read(head: &Head<'_>, _: &Key) -> Option<Limit> {
-    head.headers().get("x-limit")?.to_str().ok()?.parse().ok()
+fn read(head: &Head<'_>, _: &Key) -> Option<Result<Limit, TextError>> {
+    head.headers().get("x-limit").map(|limit| limit.to_str().unwrap().parse())
 }
 
 #[tokio::test]
@@ -290,16 +296,28 @@ async fn a_request_may_be_unlimited_or_be_allowed_nothing() {
     // Only those that passed were charged to the other rule.
     let response = call(&mut service, of_header(None)).await;
     assert_eq!(field(&response, "ratelimit"), Some("\"other\";r=5;t=60, \"p\";r=1;t=60"));
-    // What cannot be read is the rule's own quota here, since the closure says so.
-    let response = call(&mut service, of_header(Some("many"))).await;
-    assert_eq!(field(&response, "ratelimit"), Some("\"other\";r=4;t=60, \"p\";r=0;t=60"));
 
-    let mut grpc = of_header(Some("none"));
-    *grpc.method_mut() = http::Method::POST;
-    grpc.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
-    let response = call(&mut service, grpc).await;
+    let response = call(&mut service, of_header(Some("many"))).await;
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!((field(&response, "retry-after"), field(&response, "ratelimit-policy")), (None, None));
+    let body = axum::body::to_bytes(Body::new(response.into_body()), 1_000).await.unwrap();
+    let detail = r#""detail":"The policy \"p\" has no valid limit for this caller""#;
+    assert_eq!(body, format!(r#"{{"title":"Internal Server Error","status":500,{detail}}}"#));
+    let response = call(&mut service, of_header(None)).await;
     assert_eq!(
-        (field(&response, "grpc-status"), field(&response, "grpc-retry-pushback-ms")),
-        (Some("7"), Some("-1"))
+        field(&response, "ratelimit"),
+        Some("\"other\";r=4;t=60, \"p\";r=0;t=60"),
+        "nothing was charged"
     );
+
+    for (limit, status) in [("none", "7"), ("many", "13")] {
+        let mut grpc = of_header(Some(limit));
+        *grpc.method_mut() = http::Method::POST;
+        grpc.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
+        let response = call(&mut service, grpc).await;
+        assert_eq!(
+            (field(&response, "grpc-status"), field(&response, "grpc-retry-pushback-ms")),
+            (Some(status), Some("-1"))
+        );
+    }
 }

@@ -86,7 +86,7 @@
 //! | costs more than a quota can ever grant | 422 | problem document | 8, pushback -1 |
 //! | [may not ask for anything](Limit::Nothing) | 403 | problem document | 7 `PERMISSION_DENIED`, pushback -1 |
 //! | has no key that a rule needs | 400 | problem document; or [`MissingKey`] | 3 `INVALID_ARGUMENT`, pushback -1 |
-//! | needs the peer's address, which the server does not provide | 500 | problem document | 13 `INTERNAL`, pushback -1 |
+//! | brings a [limit](Rule::quota) that cannot be read, or needs the peer's address, which the server does not provide | 500 | problem document | 13 `INTERNAL`, pushback -1 |
 //! | finds the store failing, under [`fail_closed`](StoreExt::fail_closed) or a fallback whose share is too small; or the layer [closed](RateLimitLayer::close) | 503 | problem document, `Retry-After` | 14 `UNAVAILABLE`, pushback |
 //!
 //! - [`RateLimitLayer::answer`] replaces the answer by your own. Each refusal carries its

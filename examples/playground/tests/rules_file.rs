@@ -200,7 +200,7 @@ fn a_request_brings_its_limit_as_a_row_would_say_it() {
     assert_eq!([get("unlimited"), get("unlimited"), get("unlimited"), get("none")], [200, 200, 200, 403]);
     assert_eq!(
         [get("own"), get("unreadable"), get("own"), get("3/d"), get("3/d")],
-        [200, 200, 429, 200, 429]
+        [200, 500, 200, 200, 429]
     );
 }
 

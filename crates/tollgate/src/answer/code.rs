@@ -33,7 +33,7 @@ pub(super) fn code(reason: Reason) -> Code {
         Reason::Unavailable | Reason::Stopping => (14, "unavailable", StatusCode::SERVICE_UNAVAILABLE),
         Reason::NothingAllowed => (7, "permission_denied", StatusCode::FORBIDDEN),
         Reason::NoKey => (3, "invalid_argument", StatusCode::BAD_REQUEST),
-        Reason::NoPeerAddress => (13, "internal", StatusCode::INTERNAL_SERVER_ERROR),
+        Reason::InvalidLimit | Reason::NoPeerAddress => (13, "internal", StatusCode::INTERNAL_SERVER_ERROR),
     };
     Code { number, name, http_status }
 }

@@ -104,7 +104,7 @@ impl Denial {
     ///
     /// | header | is |
     /// |---|---|
-    /// | `grpc-status` | 8 (`RESOURCE_EXHAUSTED`), 14 (`UNAVAILABLE`), without a key 3 (`INVALID_ARGUMENT`), without the peer's address 13 (`INTERNAL`) |
+    /// | `grpc-status` | 8 (`RESOURCE_EXHAUSTED`), 14 (`UNAVAILABLE`), or that of the [reason](crate::Reason) |
     /// | `grpc-message` | why, and which policies refused |
     /// | `grpc-retry-pushback-ms` | [`Denial::retry_after`] in whole milliseconds, rounded up; 1000 if the store is unavailable; -1 if waiting does not help or takes longer than 2^31 ms (24 days) |
     /// | `grpc-status-details-bin` | `RetryInfo` if waiting helps, and a `QuotaFailure` with a violation for each policy that refused |
@@ -119,7 +119,7 @@ impl Denial {
     ///
     /// | call | HTTP status | body |
     /// |---|---|---|
-    /// | unary | 429 (`resource_exhausted`), 503 (`unavailable`), 400 (`invalid_argument`) or 500 (`internal`), with `Retry-After` if waiting helps | the error, as `application/json` |
+    /// | unary | 429 (`resource_exhausted`), 503 (`unavailable`), or that of the [reason](crate::Reason), with `Retry-After` if waiting helps | the error, as `application/json` |
     /// | stream, by its content type | 200 | one envelope that ends the stream and holds the error |
     ///
     /// [`RateLimitLayer::answer`](crate::RateLimitLayer::answer) has an example.

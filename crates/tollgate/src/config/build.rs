@@ -126,7 +126,7 @@ impl Registry {
             rule = tiered.map_err(|error| Mistake::new("tiers", error))?;
         }
         if let Some(name) = &config.quota_by {
-            let any = Arc::new(|_: &Head<'_>, _: &Key| Limit::Own);
+            let any = Arc::new(|_: &Head<'_>, _: &Key| Ok(Limit::Own));
             let quota = self.find(&self.quotas, "quota-by", "a quota", name, any)?;
             rule = rule.quota(move |head, key| quota(head, key));
         }

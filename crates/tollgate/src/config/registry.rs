@@ -12,15 +12,16 @@ use super::exemption::ExemptionText;
 use super::key::is_own_name;
 use super::name::is_name;
 use crate::charge::ResponseHead;
+use crate::errors::Reason;
 use crate::extract::{ClientIp, Head, KeyExtractor};
-use crate::rule::Limit;
 use crate::rule::exempt::Exemption;
+use crate::rule::{IntoLimit, Limit};
 
 type ByName<T> = BTreeMap<String, Arc<T>>;
 
 pub(super) type RequestCost = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
 pub(super) type RequestClass = dyn Fn(&Head<'_>, &Key) -> Option<Cow<'static, str>> + Send + Sync;
-pub(super) type LimitByRequest = dyn Fn(&Head<'_>, &Key) -> Limit + Send + Sync;
+pub(super) type LimitByRequest = dyn Fn(&Head<'_>, &Key) -> Result<Limit, Reason> + Send + Sync;
 pub(super) type Counts = dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync;
 pub(super) type ResponseCost = dyn Fn(&ResponseHead<'_>) -> u64 + Send + Sync;
 
@@ -127,12 +128,12 @@ impl Registry {
     /// A limit that requests bring along, for the field `quota-by`: see
     /// [`Rule::quota`](crate::Rule::quota).
     #[must_use]
-    pub fn quota<L: Into<Limit>>(
+    pub fn quota<L: IntoLimit>(
         mut self,
         name: &str,
         quota: impl Fn(&Head<'_>, &Key) -> L + Send + Sync + 'static,
     ) -> Registry {
-        self.quotas.insert(name.to_owned(), Arc::new(move |head, key| quota(head, key).into()));
+        self.quotas.insert(name.to_owned(), Arc::new(move |head, key| quota(head, key).into_limit()));
         self
     }
 

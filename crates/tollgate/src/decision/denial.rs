@@ -57,7 +57,7 @@ impl Denial {
     pub(crate) fn violated_at(&self) -> impl Iterator<Item = usize> {
         let by_status = self.report.iter().enumerate().filter(|(_, each)| self.is_by(*each));
         // Without a store's answer, the report names the rule that refused.
-        let by_rule = matches!(self.reason, Reason::NothingAllowed | Reason::NoKey | Reason::NoPeerAddress);
+        let by_rule = self.reason.is_by_rule();
         by_status.map(|(at, _)| at).chain(by_rule.then_some(0))
     }
 
@@ -99,7 +99,7 @@ impl Denial {
         match self.reason {
             Reason::QuotaExceeded | Reason::Blocked => self.retry_after().map(|wait| seconds_up(wait).max(1)),
             Reason::Unavailable | Reason::Stopping => Some(1),
-            Reason::NeverPossible | Reason::NothingAllowed | Reason::NoKey | Reason::NoPeerAddress => None,
+            _ => None,
         }
     }
 

@@ -28,6 +28,9 @@ pub enum Reason {
     NothingAllowed,
     /// A rule found no key and refuses such requests. Answered 400, in gRPC 3 (`INVALID_ARGUMENT`).
     NoKey,
+    /// The [limit of this caller](crate::Rule::quota) cannot be read, or the rule does not allow
+    /// it: a mistake in the server's data. Answered 500, in gRPC 13 (`INTERNAL`).
+    InvalidLimit,
     /// The server does not provide the peer's address that a rule needs: a mistake in the server's
     /// code, which the log names. Answered 500, in gRPC 13 (`INTERNAL`).
     NoPeerAddress,
@@ -42,8 +45,13 @@ impl Reason {
             Reason::Unavailable | Reason::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Reason::NothingAllowed => StatusCode::FORBIDDEN,
             Reason::NoKey => StatusCode::BAD_REQUEST,
-            Reason::NoPeerAddress => StatusCode::INTERNAL_SERVER_ERROR,
+            Reason::InvalidLimit | Reason::NoPeerAddress => StatusCode::INTERNAL_SERVER_ERROR,
         }
+    }
+
+    /// Whether a rule refused without asking a store.
+    pub(crate) fn is_by_rule(self) -> bool {
+        matches!(self, Reason::NothingAllowed | Reason::NoKey | Reason::InvalidLimit | Reason::NoPeerAddress)
     }
 
     pub(crate) fn text(self) -> &'static str {
@@ -55,6 +63,7 @@ impl Reason {
             Reason::Stopping => "this process stops",
             Reason::NothingAllowed => "nothing is allowed",
             Reason::NoKey => "the request carries no key",
+            Reason::InvalidLimit => "the limit of this caller is not valid",
             Reason::NoPeerAddress => "the server does not provide the peer's address",
         }
     }
@@ -77,11 +86,12 @@ pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a
                  \"title\":\"Temporary Reduced Capacity\",\"status\":{status}}}"
             );
         }
-        Reason::NothingAllowed | Reason::NoKey | Reason::NoPeerAddress => {
+        _ => {
             let policy = escaped(violated.next().unwrap_or_default());
             let (title, mistake) = match reason {
                 Reason::NothingAllowed => ("Forbidden", "allows nothing"),
                 Reason::NoKey => ("Bad Request", "found no key in the request"),
+                Reason::InvalidLimit => ("Internal Server Error", "has no valid limit for this caller"),
                 _ => ("Internal Server Error", "needs the peer's address, which the server does not provide"),
             };
             return format!(

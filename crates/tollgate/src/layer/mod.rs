@@ -42,7 +42,7 @@ pub use self::rules_in_force::RulesInForce;
 pub use self::service::RateLimit;
 pub use crate::answer::ResponseBody;
 pub use crate::limiter::changes::{RuleChange, RuleChanges};
-pub use crate::rule::{IntoRules, Rules};
+pub use crate::rule::{IntoLimit, IntoRules, Rules};
 
 /// Limits the requests that reach a service, by one or several rules that are decided together.
 ///

@@ -39,7 +39,7 @@ impl Plan {
     }
 
     /// What a request asks of each enforced rule. Or the number of the first rule that refuses it
-    /// because it has no key, and why it has none. `supports` says whether the store can enforce a
+    /// without asking a store, and why. `supports` says whether the store can enforce a
     /// policy.
     pub(crate) fn ask(
         &self,
@@ -74,8 +74,8 @@ impl Plan {
         self.by_path.as_ref().map(|index| index.find(received(head).path()))
     }
 
-    /// What a request asks of the rule with this number, if the rule applies to it. Or why it has
-    /// no key.
+    /// What a request asks of the rule with this number, if the rule applies to it. Or why the rule
+    /// refuses it.
     #[inline]
     pub(crate) fn ask_of(
         &self,
@@ -93,9 +93,12 @@ impl Plan {
             Err(MissingKey::Skip) => return Ok(None),
             Err(_) => return Err(rule.why_missing(head)),
         };
-        let made = match rule.limit_of(head, &key) {
+        let made = match rule.limit_of(head, &key)? {
             Limit::Own => None,
-            Limit::Of(quota) => self.made(number, quota, rule.class_units(head, &key), supports),
+            Limit::Of(quota) => {
+                let made = self.made(number, quota, rule.class_units(head, &key), supports);
+                Some(made.ok_or(Reason::InvalidLimit)?)
+            }
             Limit::Unlimited => return Ok(None),
             Limit::Nothing => return Err(Reason::NothingAllowed),
         };

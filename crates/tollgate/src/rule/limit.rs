@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use tollgate_core::{Quota, TextError};
 
+use crate::errors::Reason;
+
 /// What a row of a table, a configuration entry or a token says of a limit.
 ///
 /// Nothing is unlimited by mistake: what a `0`, a `-1` or a missing value means is for the
@@ -44,9 +46,44 @@ pub enum Limit {
     /// None: the rule is left out, as for a request that is exempt. It charges nothing and counts
     /// nothing. If it is limited later, the caller has used nothing.
     Unlimited,
-    /// Nothing at all. The request is refused before anything is charged, with
-    /// [`Reason::NothingAllowed`](crate::Reason::NothingAllowed).
+    /// Nothing at all. The request is refused before anything is charged, also if it costs nothing,
+    /// with [`Reason::NothingAllowed`](crate::Reason::NothingAllowed).
     Nothing,
+}
+
+/// What a closure says of a limit: a [`Limit`], a quota, or an option or a result of these. `None`
+/// is [`Limit::Own`], and an error refuses the request.
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a limit", label = "no `Limit`, and no `Quota`")]
+pub trait IntoLimit {
+    /// Returns the limit.
+    ///
+    /// # Errors
+    /// [`Reason::InvalidLimit`] if it cannot be read.
+    fn into_limit(self) -> Result<Limit, Reason>;
+}
+
+impl IntoLimit for Limit {
+    fn into_limit(self) -> Result<Limit, Reason> {
+        Ok(self)
+    }
+}
+
+impl IntoLimit for Quota {
+    fn into_limit(self) -> Result<Limit, Reason> {
+        Ok(Limit::Of(self))
+    }
+}
+
+impl<L: IntoLimit> IntoLimit for Option<L> {
+    fn into_limit(self) -> Result<Limit, Reason> {
+        self.map_or(Ok(Limit::Own), L::into_limit)
+    }
+}
+
+impl<L: IntoLimit, E> IntoLimit for Result<L, E> {
+    fn into_limit(self) -> Result<Limit, Reason> {
+        self.map_or(Err(Reason::InvalidLimit), L::into_limit)
+    }
 }
 
 impl From<Quota> for Limit {

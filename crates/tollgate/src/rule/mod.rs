@@ -30,7 +30,7 @@ use settling::Settling;
 use tiers::Tiers;
 
 pub use into_rules::{IntoRules, Rules};
-pub use limit::Limit;
+pub use limit::{IntoLimit, Limit};
 
 /// Makes a [`Policy`] a [`Rule`].
 pub trait PolicyExt {

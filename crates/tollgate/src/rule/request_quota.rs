@@ -4,23 +4,25 @@ use std::sync::Arc;
 
 use tollgate_core::{Key, Policy, Quota};
 
-use super::{Limit, Rule};
+use super::{IntoLimit, Limit, Rule};
+use crate::errors::Reason;
 use crate::extract::Head;
 
 /// The closure that finds the limit of a request.
-pub(super) type RequestLimit = dyn Fn(&Head<'_>, &Key) -> Limit + Send + Sync;
+pub(super) type RequestLimit = dyn Fn(&Head<'_>, &Key) -> Result<Limit, Reason> + Send + Sync;
 
 impl Rule {
     /// Takes the limit of a request from the request: from the claims of a token, or from what an
     /// authentication layer knows. The closure sees the request and its key, and returns a
-    /// [`Limit`], or a quota, or an option of these. Limit and burst are those of the quota; the
-    /// window is that of the policy.
+    /// [`Limit`] or a quota, or an option or a result of these. With `None` the rule's own quota
+    /// applies, or that of its [tier](Rule::tiers).
     ///
-    /// **No quota is unlimited by mistake**, only [`Limit::Unlimited`] is. The rule's own quota
-    /// applies, or that of its [tier](Rule::tiers):
+    /// **Nothing is unlimited by mistake**, only [`Limit::Unlimited`] is. A request is refused with
+    /// [`Reason::InvalidLimit`], status 500, and nothing is charged:
     ///
-    /// - if the closure returns `None`, or a quota of another window;
-    /// - if the algorithm or the store does not allow the quota.
+    /// - if the closure returns an error;
+    /// - if the quota has another window than the policy, or the algorithm or the store does not
+    ///   allow it.
     ///
     /// There may be any number of different quotas. The policies of about 4,000 that were used
     /// lately are kept for each rule, so that others cost a little more.
@@ -35,32 +37,33 @@ impl Rule {
     ///
     /// ```
     /// use tollgate::extract::extension;
-    /// use tollgate::{Head, Key, Policy, PolicyExt, Quota};
+    /// use tollgate::{Head, Key, Limit, Policy, PolicyExt, Quota};
     ///
     /// // Inserted into the extensions by a layer that has verified the token.
     /// #[derive(Clone)]
-    /// struct Claims { user: u64, requests_per_minute: u64 }
+    /// struct Claims { user: u64, limit: String }
     ///
     /// let rule = Policy::new("api", Quota::per_minute(60))
     ///     .by(extension(|claims: &Claims| Key::from(claims.user)))
     ///     .quota(|head: &Head<'_>, _: &Key| {
-    ///         let claims: &Claims = head.extensions().get()?;
-    ///         Quota::try_per_minute(claims.requests_per_minute).ok()
+    ///         let claims = head.extensions().get::<Claims>();
+    ///         // Such as `100/min`, `unlimited` or `none`.
+    ///         claims.map(|claims| claims.limit.parse::<Limit>())
     ///     });
     /// ```
     ///
     /// Each call replaces the closure of the call before.
-    pub fn quota<L: Into<Limit>>(
+    pub fn quota<L: IntoLimit>(
         mut self,
         quota: impl Fn(&Head<'_>, &Key) -> L + Send + Sync + 'static,
     ) -> Rule {
-        self.limit = Some(Arc::new(move |head, key| quota(head, key).into()));
+        self.limit = Some(Arc::new(move |head, key| quota(head, key).into_limit()));
         self
     }
 
     /// The limit that a request brings.
-    pub(crate) fn limit_of(&self, head: &Head<'_>, key: &Key) -> Limit {
-        self.limit.as_ref().map_or(Limit::Own, |limit| limit(head, key))
+    pub(crate) fn limit_of(&self, head: &Head<'_>, key: &Key) -> Result<Limit, Reason> {
+        self.limit.as_ref().map_or(Ok(Limit::Own), |limit| limit(head, key))
     }
 
     /// The policy of a request with this quota. `None` if the rule does not allow it.

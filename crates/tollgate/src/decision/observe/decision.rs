@@ -88,7 +88,8 @@ pub enum Outcome {
     NotCharged,
     /// The policy refused the request. If the store failed, and the failure policy refused it, the
     /// [source](Decision::source) is [`Source::FailurePolicy`]. If the limit of this caller is
-    /// [nothing at all](crate::Limit::Nothing), it is [`Source::Rule`].
+    /// [nothing at all](crate::Limit::Nothing) or [not valid](crate::Reason::InvalidLimit), it is
+    /// [`Source::Rule`].
     Denied,
     /// The key is [blocked](crate::Policy::block_after).
     Blocked,

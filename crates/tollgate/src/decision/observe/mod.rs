@@ -123,7 +123,10 @@ impl Observers {
 
     /// Shows that the rule with this number refused a request, without asking a store.
     pub(crate) fn refused(&self, plan: &Plan, rule: RuleNumber, reason: Reason) {
-        let outcome = if reason == Reason::NothingAllowed { Outcome::Denied } else { Outcome::NoKey };
+        let outcome = match reason {
+            Reason::NothingAllowed | Reason::InvalidLimit => Outcome::Denied,
+            _ => Outcome::NoKey,
+        };
         let decision = Decision::of_rule(plan.own(rule), rule, outcome);
         self.show([decision].into_iter());
     }
