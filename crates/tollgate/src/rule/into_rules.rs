@@ -57,6 +57,8 @@ impl Rules {
     }
 }
 
+// The compiler does not offer it to those whose policy has no key.
+#[diagnostic::do_not_recommend]
 impl IntoRules for Rules {
     fn into_rules(self) -> impl Iterator<Item = Rule> {
         std::iter::empty()
