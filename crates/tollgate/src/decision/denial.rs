@@ -99,7 +99,11 @@ impl Denial {
         match self.reason {
             Reason::QuotaExceeded | Reason::Blocked => self.retry_after().map(|wait| seconds_up(wait).max(1)),
             Reason::Unavailable | Reason::Stopping => Some(1),
-            _ => None,
+            Reason::NeverPossible
+            | Reason::NothingAllowed
+            | Reason::NoKey
+            | Reason::InvalidLimit
+            | Reason::NoPeerAddress => None,
         }
     }
 

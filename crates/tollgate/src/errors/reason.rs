@@ -86,7 +86,7 @@ pub(crate) fn problem<'a>(reason: Reason, mut violated: impl Iterator<Item = &'a
                  \"title\":\"Temporary Reduced Capacity\",\"status\":{status}}}"
             );
         }
-        _ => {
+        Reason::NothingAllowed | Reason::NoKey | Reason::InvalidLimit | Reason::NoPeerAddress => {
             let policy = escaped(violated.next().unwrap_or_default());
             let (title, mistake) = match reason {
                 Reason::NothingAllowed => ("Forbidden", "allows nothing"),
