@@ -14,7 +14,8 @@ pub trait IntoRules {
     /// Returns the rules, in their order.
     fn into_rules(self) -> impl Iterator<Item = Rule>;
 
-    /// Whether there may be none. A list that is empty is a mistake, since nothing would be limited.
+    /// Whether there may be none. A list that is empty is a mistake, since nothing would be
+    /// limited.
     fn may_be_none(&self) -> bool {
         false
     }
