@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what tests are made of panics where they fail, as they do")]
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -288,6 +289,21 @@ async fn a_credit_that_is_kept_finds_the_debit_before_it() {
     }
 }
 
+/// Refunds go through before charges do, such as while memory is full.
+#[tokio::test(start_paused = true)]
+async fn a_credit_waits_until_the_debit_before_it_is_charged() {
+    let (inner, asked) = (failing(), Arc::new(AtomicU32::new(0)));
+    let store = RefusesChecks(inner.clone(), 1..4, Arc::clone(&asked)).fail_closed().keep_corrections(10);
+    let limiter = Limiter::new([per_minute("tokens", 1_000)]).store(store.clone());
+    inner.set(REFUSED);
+    limiter.debit(("tokens", &key("ada"), 500)).await;
+    limiter.credit(("tokens", &key("ada"), 500)).await;
+    inner.set(Connection::Works);
+    sleep(10 * PAUSE).await;
+    assert_eq!((asked.load(Ordering::Relaxed), counts_of(store.kept_corrections())), (5, [0, 2, 0, 0, 0]));
+    assert_eq!(limiter.look(&key("ada")).await.unwrap().statuses()[0].remaining(), 1_000);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_credit_whose_caller_leaves_is_kept_too() {
     let inner = failing();
@@ -320,7 +336,7 @@ async fn what_is_not_answered_while_a_store_closes_is_unsent() {
 async fn a_settlement_that_was_charged_in_part_is_not_kept() {
     let inner = failing();
     let asked = Arc::new(AtomicU32::new(0));
-    let store = RefusesSecond(inner.clone(), Arc::clone(&asked)).fail_closed().keep_corrections(10);
+    let store = RefusesChecks(inner.clone(), 1..2, Arc::clone(&asked)).fail_closed().keep_corrections(10);
     let bytes = Policy::new("bytes", Quota::per_day(Quota::MAX_UNITS));
     let limiter = Limiter::new([bytes]).store(store.clone());
     let settled = limiter.debit(("bytes", &key("ada"), 10_000_000_000)).await;
@@ -329,18 +345,22 @@ async fn a_settlement_that_was_charged_in_part_is_not_kept() {
     assert_eq!(store.kept_corrections(), CorrectionCounts::default());
 }
 
-/// Refuses the second of its checks.
+/// Refuses some of its checks, counted from 0, and executes what else it is asked.
 #[derive(Clone)]
-struct RefusesSecond(Failing, Arc<AtomicU32>);
+struct RefusesChecks(Failing, Range<u32>, Arc<AtomicU32>);
 
-impl Store for RefusesSecond {
+impl Store for RefusesChecks {
     type Error = Fault;
     type Acquire = <Failing as Store>::Acquire;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Fault>, Self::Acquire> {
-        let is_second = self.1.fetch_add(1, Ordering::Relaxed) == 1;
-        self.0.set(if is_second { REFUSED } else { Connection::Works });
-        self.0.acquire(set, times)
+        if !self.1.contains(&self.2.fetch_add(1, Ordering::Relaxed)) {
+            return self.0.acquire(set, times);
+        }
+        self.0.set(REFUSED);
+        let refused = self.0.acquire(set, times);
+        self.0.set(Connection::Works);
+        refused
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Fault> + use<> {
