@@ -146,6 +146,10 @@ async fn credits_are_given<S: Store<Error: NeverFails>>(store: S, algorithm: Alg
     limiter.credit(("p", &ada(), u64::MAX)).await;
     assert_eq!(left(&limiter).await, [100], "no more than were used: {algorithm:?}");
     limiter.credit(("p", &Key::from(""), 5)).await;
+    // All that it used and owes, at once.
+    limiter.debit(("p", &ada(), 190)).await;
+    limiter.credit(("p", &ada(), 190)).await;
+    assert_eq!(left(&limiter).await, [100], "{algorithm:?}");
 }
 
 #[tokio::test]
