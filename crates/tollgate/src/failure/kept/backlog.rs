@@ -216,6 +216,19 @@ mod tests {
     }
 
     #[test]
+    fn the_corrections_of_a_settlement_are_kept_together_or_not_at_all() {
+        let mut backlog = Backlog::default();
+        let (policy, key) = (Policy::new("tokens", Quota::per_minute(1_000)), Key::from("ada"));
+        let grant =
+            |us| Grant { policy: &policy, key: &key, units: 10, stamp: Stamp::new(us, 0), share: None };
+        let two = [1, 2].map(|second| grant(at(second).as_micros()));
+        assert!(!backlog.add(refunds(&two), at(0), 1));
+        assert_eq!((backlog.counts().waiting, backlog.counts().refused), (0, 2));
+        assert!(backlog.add(refunds(&two), at(0), 2));
+        assert_eq!(backlog.counts().waiting, 2);
+    }
+
+    #[test]
     fn a_credit_stays_behind_a_charge_of_its_key_that_is_not_executed() {
         let mut backlog = Backlog::default();
         let policy = Policy::new("tokens", Quota::per_minute(1_000));
