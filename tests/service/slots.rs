@@ -123,6 +123,19 @@ async fn a_slot_is_free_before_the_client_has_the_last_byte() {
     drop(send);
 }
 
+/// The body does not know that nothing comes.
+#[tokio::test]
+async fn a_slot_is_free_with_a_head_that_says_that_no_body_follows() {
+    let layer = RateLimitLayer::new(exports(1));
+    let service = layer.layer(service_fn(async |_: Request<Body>| {
+        let body = Body::from_stream(tokio_stream::pending::<Result<Bytes, Infallible>>());
+        Ok::<_, Infallible>(Response::builder().header(CONTENT_LENGTH, 0).body(body).unwrap())
+    }));
+    let response = service.oneshot(ada()).await.unwrap();
+    assert_eq!(free(&layer).await, 1);
+    drop(response);
+}
+
 #[tokio::test]
 async fn a_slot_is_free_when_the_request_ends_in_any_other_way() {
     let layer = RateLimitLayer::new(exports(1));

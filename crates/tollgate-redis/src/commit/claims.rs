@@ -69,3 +69,41 @@ impl Claims {
         answer.unwrap_or_else(|_| Err(Cause::Stopped.into())).map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use tokio::time::Instant;
+    use tollgate_core::{Key, Policy, Stamp};
+
+    use super::super::tests::context_without_server;
+    use super::*;
+    use crate::wire::args::ScriptArgs;
+
+    /// The claim is lost when the slot's time to live has ended.
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_refund_is_sent_again_after_a_second_at_most() {
+        let (context, start) = (context_without_server(), Instant::now());
+        let (names, slots) = (&context.names, Policy::in_flight("slots", 5));
+        let args = ScriptArgs::new(&slots, 1, names.log);
+        let slot = RefundEntry::refund(names, &names.bounded(&Key::from("ada")), args, Stamp::new(1, 1));
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let send = {
+            let sent = Arc::clone(&sent);
+            move |_, _| {
+                sent.lock().unwrap_or_else(PoisonError::into_inner).push(start.elapsed().as_millis());
+                Err(Cause::NoConnection.into())
+            }
+        };
+        let counts = SentClaims::default();
+        let claims = Arc::new(Claims::new(counts.clone(), Arc::clone(&context), send));
+        claims.give_back(Returns::from_iter([(0, slot)]));
+        sleep(Duration::from_millis(4_500)).await;
+        let sent_at = sent.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        assert_eq!(sent_at, [0, 20, 60, 140, 300, 620, 1_260, 2_260, 3_260, 4_260]);
+        assert_eq!((counts.unanswered(), counts.lost()), (1, 0));
+        sleep(slots.ttl().unwrap_or_default()).await;
+        assert_eq!((counts.unanswered(), counts.lost()), (0, 1));
+    }
+}

@@ -49,4 +49,25 @@ mod tests {
             assert_eq!(in_utc(Timestamp::from_micros(seconds * 1_000_000)), text);
         }
     }
+
+    #[test]
+    fn each_date_follows_the_one_before() {
+        let (mut year, mut month, mut day) = (1970, 1, 1);
+        for n in 0..50_000 {
+            let time = Timestamp::from_micros(n * 86_400 * 1_000_000);
+            assert_eq!(in_utc(time), format!("{year}-{month:02}-{day:02} 00:00:00"));
+            let is_leap_year = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let days = match month {
+                2 => 28 + u64::from(is_leap_year),
+                4 | 6 | 9 | 11 => 30,
+                _ => 31,
+            };
+            (year, month, day) = match (month, day) {
+                (12, 31) => (year + 1, 1, 1),
+                _ if day == days => (year, month + 1, 1),
+                _ => (year, month, day + 1),
+            };
+        }
+        assert!(year > 2100);
+    }
 }
