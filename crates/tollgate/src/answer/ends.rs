@@ -35,6 +35,18 @@ impl Ends {
         if !in_force.plan.needs().ends {
             return None;
         }
+        Ends::open_needed(in_force, request, asks, verdict, slot)
+    }
+
+    // Not inlined, so that a request without ends does not pay for a call.
+    #[inline(never)]
+    fn open_needed<B>(
+        in_force: &Arc<InForce>,
+        request: &mut Request<B>,
+        asks: &[Ask],
+        verdict: &Verdict,
+        slot: &mut Slot,
+    ) -> Option<Box<Ends>> {
         let mut ends = Box::<Ends>::default();
         ends.charges = ChargesAtEnd::open(in_force, request, asks, verdict);
         ends.slots = SlotsAtEnd::open(request, mem::take(slot));

@@ -38,6 +38,7 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// What is left of a caller's deadline.
+    #[inline]
     pub(super) fn left_of(place: Option<&Waiting>, deadline: Option<Duration>) -> Option<Duration> {
         let begin = place.and_then(|place| place.begin);
         deadline.map(|deadline| begin.map_or(deadline, |begin| deadline.saturating_sub(begin.elapsed())))
