@@ -25,7 +25,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 
 /// How long servers stall again and again.
 pub(crate) fn stall_time() -> Duration {
-    Duration::from_secs(short_or_long(4, 20))
+    Duration::from_secs(short_or_long(4, 60))
 }
 
 fn stall_length(random: &mut Random) -> Duration {
