@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate::{Key, Limiter, MemoryStore, Outcome, Policy, Question, Quota, Reason};
+use tollgate::{Key, Limiter, MemoryStore, Outcome, Policy, Question, Quota, Reason, Wait};
 use tollgate_tests::{clock, per_minute, store, timed};
 
 fn limits() -> Limiter<MemoryStore> {
@@ -26,6 +26,16 @@ async fn each_policy_charges_its_own_cost_to_its_own_key() {
     let report = limits.look_each(&[("requests", &ada)]).await.unwrap();
     assert_eq!(report.get("requests").unwrap().1.remaining(), 2);
     assert!(report.get("tokens").is_none());
+}
+
+#[tokio::test]
+async fn a_look_says_whether_one_unit_would_pass() {
+    let (limits, (ada, _)) = (limits(), keys());
+    let wait = async || limits.look(&ada).await.unwrap().get("requests").unwrap().1.wait();
+    limits.check_each(&[("requests", &ada, 2)]).await.map(drop).unwrap();
+    assert_eq!(wait().await, Wait::None);
+    limits.check_each(&[("requests", &ada, 1)]).await.map(drop).unwrap();
+    assert_eq!(wait().await, Wait::For(Duration::from_secs(20)));
 }
 
 #[tokio::test]

@@ -59,9 +59,9 @@ async fn crowd<S: Store<Error: NeverFails>>(
     (outcomes, passed)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn callers_pass_in_order_of_arrival_and_ask_three_times_at_most() {
-    let (limiter, checks) = counting(Quota::per_second(500).burst(3), MemoryStore::new());
+    let (limiter, checks) = counting(Quota::per_second(500).burst(3), InTokioTime::new());
     let (_, passed) = crowd(&limiter, 200, PATIENCE).await;
     assert_eq!(passed, (0..200).collect::<Vec<_>>());
     assert!(checks.load(Ordering::Relaxed) <= 3 * 200, "{checks:?}");
@@ -221,6 +221,59 @@ async fn callers_share_round_trips_while_there_is_room() {
     assert!(waited < 2 * SECOND, "{waited:?}");
 }
 
+/// For longer than others wait for one that is not polled.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_asks_a_slow_store_keeps_its_turn() {
+    let time = clock();
+    let failing = Failing::new(store(&time), Connection::IsSlow(3 * SECOND));
+    let (limiter, _) = counting(Quota::per_minute(1), failing.clone().fail_closed());
+    let wait = || {
+        let limiter = limiter.clone();
+        tokio::spawn(async move { limiter.until_ready(&ada(), 1, 5 * PATIENCE).await.is_ok() })
+    };
+    assert!(wait().await.unwrap());
+    let first = wait();
+    sleep(4 * SECOND).await;
+    let _second = wait();
+    sleep(SECOND).await;
+    assert_eq!(failing.asked(), 2, "the second waits behind the first");
+    time.advance(PATIENCE);
+    while failing.asked() == 2 {
+        sleep(SECOND / 10).await;
+    }
+    sleep(2 * SECOND).await;
+    assert_eq!((failing.asked(), first.is_finished()), (3, false), "the first waits for its answer");
+    assert!(first.await.unwrap());
+}
+
+/// Otherwise it asks after each release, and is refused.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_waits_for_a_rate_does_not_listen_to_releases() {
+    let rate = Policy::new("rate", Quota::per_minute(1));
+    let limiter = Limiter::new([rate, Policy::in_flight("slots", 1)]).store(InTokioTime::new());
+    let checks = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&checks);
+    let limiter = limiter.observe(move |decision| {
+        count.fetch_add(usize::from(decision.policy().name() == "rate"), Ordering::Relaxed);
+    });
+    let only = async |policy| limiter.check_each(&[(policy, &ada(), 1)]).await.unwrap();
+    let slot = only("slots").await;
+    let waiting = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.until_ready(&ada(), 1, 2 * PATIENCE).await.is_ok() }
+    });
+    sleep(SECOND / 2).await;
+    drop((only("rate").await, slot));
+    sleep(SECOND / 2).await;
+    let so_far = checks.load(Ordering::Relaxed);
+    for _ in 0..20 {
+        drop(only("slots").await);
+        sleep(SECOND).await;
+    }
+    assert_eq!(checks.load(Ordering::Relaxed), so_far);
+    assert!(waiting.await.unwrap());
+}
+
 #[tokio::test]
 async fn a_long_key_waits_as_a_short_one_does() {
     let (limiter, _) = counting(Quota::per_second(100).burst(1), MemoryStore::new());
@@ -234,9 +287,9 @@ async fn a_long_key_waits_as_a_short_one_does() {
     assert_eq!(waits.join_all().await, [true; 5]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn calls_of_a_layer_wait_in_one_queue() {
-    let (limiter, checks) = counting(Quota::per_second(500).burst(1), MemoryStore::new());
+    let (limiter, checks) = counting(Quota::per_second(500).burst(1), InTokioTime::new());
     let passed = Arc::<Mutex<Vec<usize>>>::default();
     let seen = Arc::clone(&passed);
     let service = ServiceBuilder::new()

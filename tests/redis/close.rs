@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
+use tollgate::store::Store;
 use tollgate::{Algorithm, CircuitBreaker, Key, Lease, Limiter, Policy, Quota, Reason, StoreExt};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server};
@@ -98,4 +99,28 @@ async fn releases_that_fail_are_reported() {
     server.kill();
     assert_eq!(limiter.close(PATIENCE).await.corrections, 5);
     assert!(limiter.close(PATIENCE).await.is_nothing(), "they were reported");
+}
+
+#[tokio::test]
+async fn a_slot_that_is_granted_while_the_process_stops_is_given_back() {
+    let server = Server::start(Kind::Redis8_2).unwrap();
+    let redis = builder(&server.url()).connect().await.unwrap();
+    let (jobs, ada) = (Policy::in_flight("jobs", 5).with_ttl(60 * PATIENCE), Key::from("ada"));
+    let limiter = Limiter::new([jobs.clone()]).store(redis.clone().timeout(PATIENCE).fail_closed());
+    drop(limiter.check(&ada, 1).await.unwrap());
+    eventually("the slot is free", async || left(&server, &jobs, &ada).await == 5).await;
+
+    server.pause().unwrap();
+    let claim = tokio::spawn({
+        let (limiter, ada) = (limiter.clone(), ada.clone());
+        async move { limiter.check(&ada, 1).await }
+    });
+    eventually("it is sent", async || redis.sent_claims().unwrap().unanswered() == 1).await;
+    let closing = tokio::spawn(async move { limiter.close(PATIENCE).await });
+    sleep(SOON).await;
+    server.resume().unwrap();
+    let unsent = closing.await.unwrap();
+    assert!(unsent.is_nothing(), "{unsent}");
+    let _permit = claim.await.unwrap();
+    assert_eq!(left(&server, &jobs, &ada).await, 5);
 }

@@ -1,12 +1,17 @@
 //! Requests with a deadline, and leaky buckets.
 
+use std::convert::Infallible;
+use std::future::ready;
 use std::time::Duration;
 
 use axum::body::Body;
 use http::Request;
 use tokio::time::sleep;
-use tollgate::{Policy, PolicyExt, RateLimitLayer, StoreExt};
-use tollgate_tests::{Later, Strict, call, clock, field, per_user, queue, request, store, timed};
+use tollgate::store::{Check, End, Grant, Reply, Store, Times, Verdict};
+use tollgate::{Key, MemoryStore, Policy, PolicyExt, RateLimitLayer, StoreExt};
+use tollgate_tests::{
+    Later, Strict, at_hand, at_once, call, clock, field, per_user, queue, request, store, timed,
+};
 use tower::{Layer, Service, ServiceExt};
 
 const MS: Duration = Duration::from_millis(1);
@@ -99,5 +104,47 @@ async fn a_wait_for_a_slot_shortens_the_wait_in_a_leaky_bucket() {
         sleep(100 * MS).await;
         drop(holder);
         assert_eq!(waiting.await.unwrap().unwrap().status(), expected, "{timeout}");
+    }
+}
+
+/// A store at a distance, where each release takes half a second.
+#[derive(Clone)]
+struct SlowReleases(MemoryStore);
+
+impl Store for SlowReleases {
+    type Error = Infallible;
+    type Acquire = <MemoryStore as Store>::Acquire;
+
+    fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
+        Reply::Later(ready(at_hand(self.0.acquire(set, times))))
+    }
+
+    fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), Infallible> + use<> {
+        let store = self.0.clone();
+        let owned = |grant: &Grant<'_>| (grant.policy.clone(), grant.key.clone(), grant.units, grant.stamp);
+        let grants: Vec<_> = grants.iter().map(owned).collect();
+        async move {
+            sleep(500 * MS).await;
+            grants.iter().try_for_each(|(policy, key, units, stamp)| {
+                at_once(store.refund(&[Grant { policy, key, units: *units, stamp: *stamp, share: None }]))
+            })
+        }
+    }
+
+    fn reset(&self, key: &Key, policies: &[&Policy]) -> impl End<(), Infallible> + use<> {
+        self.0.reset(key, policies)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_release_shortens_the_wait_in_a_leaky_bucket() {
+    for (timeout, expected) in [("599", 429), ("600", 200)] {
+        let slot = Policy::in_flight("slot", 1).by(tollgate_tests::user());
+        let layer = RateLimitLayer::new([queue("q", 60_000 * MS), slot]).store(SlowReleases(store(&clock())));
+        let mut service = layer.deadline_header("x-request-timeout").layer(Strict::default());
+        drop(call(&mut service, request("ada")).await);
+        // The clock of the store stands still: in the bucket this request always waits 100 ms.
+        let response = call(&mut service, with("x-request-timeout", timeout)).await;
+        assert_eq!(response.status(), expected, "{timeout}");
     }
 }

@@ -489,6 +489,9 @@ pub(crate) fn refunds(
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
+    use tokio::time::sleep;
     use tollgate_core::{Key, Policy, Quota, SentClaims, StoreError};
 
     use super::super::acquire_request::Pair;
@@ -575,6 +578,41 @@ mod tests {
         let batch = CheckBatch { groups, claims: Some(Arc::clone(&claims)), ..CheckBatch::default() };
         batch.note_sent();
         assert_eq!(claims.counts.unanswered(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_answer_is_waited_for_as_long_as_the_longest_slot_is_held() {
+        let context = context_without_server();
+        let stopped = |_, _| Err(Cause::Stopped.into());
+        let claims = Arc::new(Claims::new(SentClaims::default(), Arc::clone(&context), stopped));
+        let of = |seconds| {
+            let slots = Policy::in_flight("slots", 5).with_ttl(Duration::from_secs(seconds));
+            let keys = SetKeys::from_iter([context.names.bounded(&Key::from("ada"))]);
+            let callers = SmallVec::from_iter([Caller::new(None).0.claiming(true)]);
+            Alike { sets: vec![Set { keys, callers }], ..alike(&slots, Times::ONCE) }
+        };
+        let groups = vec![of(10), of(60)];
+        let batch = CheckBatch { groups, claims: Some(Arc::clone(&claims)), ..CheckBatch::default() };
+        batch.note_sent();
+        batch.wait_for(Box::pin(pending()));
+        for (seconds, unanswered) in [(30, 2), (31, 0)] {
+            sleep(Duration::from_secs(seconds)).await;
+            assert_eq!(claims.counts.unanswered(), unanswered);
+        }
+        assert_eq!(claims.counts.lost(), 2);
+    }
+
+    #[test]
+    fn no_caller_is_granted_more_units_than_a_quota_may_have() {
+        let of = |costs: &[u64]| {
+            let policy = Policy::new("p", Quota::per_day(5));
+            let args = |cost: &u64| ScriptArgs::new(&policy, *cost, SlidingLogLayout::List);
+            let args = costs.iter().map(args).collect();
+            Alike { args, ..alike(&policy, Times::up_to(100)) }.max_of(1)
+        };
+        let half = Quota::MAX_UNITS / 2;
+        assert_eq!([of(&[1]), of(&[half]), of(&[1, half]), of(&[half, 1])], [100, 2, 2, 2]);
+        assert_eq!(of(&[u64::MAX]), 1);
     }
 
     #[test]

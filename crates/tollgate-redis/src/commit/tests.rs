@@ -84,8 +84,12 @@ async fn what_would_exceed_the_work_of_a_call_waits_for_the_next() {
     for work in [1, most, 1] {
         push_work(&group, work);
     }
-    let calls: Vec<_> = std::iter::from_fn(|| Some(group.queues().pop(0)?.len())).collect();
-    assert_eq!(calls, [1, 2]);
+    let calls = || std::iter::from_fn(|| Some(group.queues().pop(0)?.len()));
+    assert_eq!(calls().collect::<Vec<_>>(), [1, 2]);
+    for work in [1, most - 1] {
+        push_work(&group, work);
+    }
+    assert_eq!(calls().collect::<Vec<_>>(), [2], "exactly full");
 }
 
 #[tokio::test]

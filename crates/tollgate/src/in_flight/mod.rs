@@ -210,8 +210,22 @@ mod tests {
     use tokio::sync::oneshot;
     use tollgate_core::{Key, Policy};
 
+    use super::releases::Releases;
     use super::*;
     use crate::limiter::Limiter;
+    use crate::table::digest::Secret;
+
+    #[test]
+    fn a_key_is_forgotten_once_its_releases_are_answered_and_none_listens() {
+        let (releases, ada) = (Releases::default(), Secret::random().digest(0, b"ada"));
+        let (listener, on_its_way) = (releases.listen(ada), releases.announce(ada));
+        drop(on_its_way);
+        assert_eq!(releases.lock().len(), 1);
+        drop(listener);
+        assert_eq!(releases.lock().len(), 0);
+        drop(releases.announce(ada));
+        assert_eq!(releases.lock().len(), 0);
+    }
 
     #[tokio::test]
     async fn slots_are_held_until_what_goes_first_is_corrected() {

@@ -17,7 +17,7 @@ use crate::table::digest::Digest;
 #[derive(Clone, Default)]
 pub(super) struct Releases(Arc<Mutex<BTreeMap<Digest, OfKey>>>);
 
-struct OfKey {
+pub(super) struct OfKey {
     /// How many releases were announced since the entry was made.
     sent: u64,
     /// How many of them were answered.
@@ -31,7 +31,7 @@ impl OfKey {
 }
 
 impl Releases {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, OfKey>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, OfKey>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -70,6 +70,18 @@ fn after_a_refusal_only_the_first_is_called() {
 }
 
 #[test]
+fn a_caller_that_asks_takes_one_turn() {
+    let queues = WaitQueues::new();
+    let mut waiters: Vec<_> = (0..5).map(|_| ada(&queues)).collect();
+    for waiter in &mut waiters {
+        waiter.refused(0, by_first());
+    }
+    waiters.remove(0).passed(|_| 9);
+    assert!(waiters[0].enter());
+    assert!(waiters[1].has_turn() && !waiters[2].has_turn(), "two have a turn");
+}
+
+#[test]
 fn turns_grow_up_to_the_room_there_is() {
     let queues = WaitQueues::new();
     let mut waiters: Vec<_> = (0..80).map(|_| ada(&queues)).collect();
