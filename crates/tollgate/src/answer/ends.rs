@@ -23,24 +23,10 @@ pub(crate) struct Ends {
 
 impl Ends {
     /// Opens the charges of a request that are corrected later, and its slots, for its handler.
-    /// `None` if there are none. Boxed, since every response is moved several times.
-    #[inline]
-    pub(crate) fn open<B>(
-        in_force: &Arc<InForce>,
-        request: &mut Request<B>,
-        asks: &[Ask],
-        verdict: &Verdict,
-        slot: &mut Slot,
-    ) -> Option<Box<Ends>> {
-        if !in_force.plan.needs().ends {
-            return None;
-        }
-        Ends::open_needed(in_force, request, asks, verdict, slot)
-    }
-
-    // Not inlined, so that a request without ends does not pay for a call.
+    /// `None` if there are none. Boxed, since every response is moved several times. Not inlined:
+    /// a request whose plan needs no ends does not pay for its frame.
     #[inline(never)]
-    fn open_needed<B>(
+    pub(crate) fn open<B>(
         in_force: &Arc<InForce>,
         request: &mut Request<B>,
         asks: &[Ask],

@@ -136,7 +136,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         super::charged_twice::note(self.plan(), asks, request.extensions_mut());
         let mut extras =
             if self.adds_something() { self.extras(request, asks, verdict) } else { Extras::default() };
-        extras.ends = Ends::open(&self.in_force, request, asks, verdict, slot);
+        if self.plan().needs().ends {
+            extras.ends = Ends::open(&self.in_force, request, asks, verdict, slot);
+        }
         let delay = verdict.delay();
         let place = (!delay.is_zero()).then(|| self.queue_place(asks, verdict));
         // After charges and the place are opened, which end even if a closure in shadow panics.
