@@ -37,7 +37,9 @@ pub(crate) fn file(text: impl AsRef<[u8]>) -> String {
 pub(crate) fn file_of(extension: &str, text: impl AsRef<[u8]>) -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rules-{number}.{extension}"));
+    // Some runners start a process for each test.
+    let name = format!("rules-{}-{number}.{extension}", std::process::id());
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
 }
