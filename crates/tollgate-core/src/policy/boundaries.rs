@@ -156,4 +156,10 @@ mod tests {
         assert_ne!(table(), Boundaries::new(&[1, 2, 4]));
         assert_ne!(table(), Boundaries::NONE);
     }
+
+    #[test]
+    fn a_table_is_shown_as_its_ends() {
+        let shown = format!("{:?}", Boundaries::new(&[1, 5, 9]));
+        assert_eq!(shown, "Boundaries { number: 3, first: Some(1), last: Some(9) }");
+    }
 }

@@ -88,8 +88,8 @@ leaving = { by = "class", units = { batch = 1 } }"#,
             r#"line 5, rule "api", when.path: "api" is not a path such as /api/*: it begins with /, has * only at its end, and no query"#,
         ),
         (
-            r#"when = { method = "get" }"#,
-            r#"line 5, rule "api", when.method: "get" is not a method such as GET or POST, in capitals"#,
+            r#"when = { method = "Get" }"#,
+            r#"line 5, rule "api", when.method: "Get" is not a method such as GET or POST, in capitals"#,
         ),
         (
             "when = { method = [] }",

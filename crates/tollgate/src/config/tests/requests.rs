@@ -62,6 +62,18 @@ fn all_conditions_must_be_met_and_of_a_list_one() {
     assert!(applies("{}", Request::get("/any")), "a rule without a condition applies to every request");
 }
 
+/// So a request costs nothing for the thousands of rules of other paths.
+#[test]
+fn a_rule_is_looked_at_only_on_the_paths_of_its_condition() {
+    let paths = |when: &str| {
+        let rule = rule(&Registry::new(), &format!("quota = \"5/s\"\nwhen = {when}"));
+        rule.paths().map(|paths| paths.map(str::to_owned).collect::<Vec<_>>())
+    };
+    let two = paths("{ path = [\"/a\", \"/b/*\"], method = \"GET\" }");
+    assert_eq!(two, Some(vec!["/a".to_owned(), "/b/*".to_owned()]));
+    assert_eq!(paths("{ method = \"GET\" }"), None);
+}
+
 #[test]
 fn listed_networks_and_preflights_are_exempt() {
     let request = |peer: &str, forwarded_for: &str| {
