@@ -7,8 +7,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
-use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -101,8 +99,8 @@ impl Scene {
         if (attacked.passed, circuit, undecided) == (3, CircuitState::Closed, 0) {
             return true;
         }
-        // A server that is not attacked answers sooner while the machine keeps up, and no thread of
-        // Redis or of this process waits for a processor this long within a timeout.
+        // A server that is not attacked answers sooner while the machine keeps up, and Redis waits
+        // for a processor for less than this within a timeout.
         let stall = self.timeout / 4;
         let stalled = attacked.stall >= stall || attacked.starved >= stall;
         assert!(stalled, "it does not hold: {circuit:?}, {undecided} requests that no limit decided");
@@ -159,8 +157,7 @@ struct Guesses {
     p99: Duration,
     /// The longest time that a server that is not attacked took to answer.
     stall: Duration,
-    /// The longest time that a thread of the attacked server or of this process waited for a
-    /// processor within a timeout.
+    /// The longest time that the attacked server waited for a processor within a timeout.
     starved: Duration,
 }
 
@@ -176,37 +173,25 @@ async fn slowest_ping(mut control: MultiplexedConnection, end: Instant) -> Durat
     slowest
 }
 
-/// The longest time that a thread of this server or of this process waited for a processor within a
-/// timeout, until then. The control does not show that: the kernel runs a process that is mostly
-/// idle before one that is busy, and another thread than the one that waits may serve the control.
-async fn longest_starved(server: Option<u32>, timeout: Duration, end: Instant) -> Duration {
+/// The longest time that a process waited for a processor within a timeout, until then. The control
+/// does not show that: the kernel runs a process that is mostly idle before one that is busy.
+async fn longest_starved(pid: Option<u32>, timeout: Duration, end: Instant) -> Duration {
     let mut longest = Duration::ZERO;
-    let mut before = waited_for_processor(server);
+    let mut before = waited_for_processor(pid);
     while Instant::now() < end {
         sleep(timeout).await;
-        let waited = waited_for_processor(server);
-        for (thread, waited) in &waited {
-            let before = before.get(thread).copied().unwrap_or_default();
-            longest = longest.max(waited.saturating_sub(before));
-        }
+        let waited = waited_for_processor(pid);
+        longest = longest.max(waited.saturating_sub(before));
         before = waited;
     }
     longest
 }
 
-/// How long each thread of both processes has waited for a processor, by the kernel's statistics.
-/// Empty if it keeps none.
-fn waited_for_processor(server: Option<u32>) -> HashMap<PathBuf, Duration> {
-    let mut waited = HashMap::new();
-    for process in server.into_iter().chain([std::process::id()]) {
-        for thread in std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
-            // A thread may end meanwhile.
-            let text = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-            let nanos = text.split(' ').nth(1).and_then(|nanos| nanos.parse().ok());
-            waited.insert(thread.path(), Duration::from_nanos(nanos.unwrap_or(0)));
-        }
-    }
-    waited
+/// By the kernel's statistics of a process. Zero if it keeps none.
+fn waited_for_processor(pid: Option<u32>) -> Duration {
+    let text = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok());
+    let nanos = text.and_then(|text| text.split(' ').nth(1)?.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
 }
 
 fn log_ins() -> Policy {
