@@ -23,9 +23,7 @@ pub(crate) struct Ends {
 
 impl Ends {
     /// Opens the charges of a request that are corrected later, and its slots, for its handler.
-    /// `None` if there are none. Boxed, since every response is moved several times. Not inlined:
-    /// a request whose plan needs no ends does not pay for its frame.
-    #[inline(never)]
+    /// `None` if there are none. Boxed, since every response is moved several times.
     pub(crate) fn open<B>(
         in_force: &Arc<InForce>,
         request: &mut Request<B>,
