@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response};
 use http_body::Body;
-use tollgate_core::{Reply, Store, Verdict};
+use tollgate_core::{Reply, Store, Times, Verdict};
 
 use super::deadline::deadline;
 use super::jitter::lengthened;
@@ -105,11 +105,13 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             };
             &several
         };
-        let deadline = match self.plan().needs().waits {
-            true => deadline(head.headers(), self.answers.deadline.as_ref()),
-            false => None,
+        let reply = if self.plan().needs().waits {
+            let deadline = deadline(head.headers(), self.answers.deadline.as_ref());
+            self.begin(asks, deadline, place, live)
+        } else {
+            self.acquire(asks, Times::ONCE, None)
         };
-        match self.begin(asks, deadline, place, live) {
+        match reply {
             Reply::Now(mut admission) => self.after(request, asks, &mut admission),
             Reply::Later(asking) => Next::Wait(asking, asks.into()),
         }
@@ -136,9 +138,10 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         super::charged_twice::note(self.plan(), asks, request.extensions_mut());
         let mut extras =
             if self.adds_something() { self.extras(request, asks, verdict) } else { Extras::default() };
-        if self.plan().needs().ends {
-            extras.ends = Ends::open(&self.in_force, request, asks, verdict, slot);
+        if !self.plan().needs().follow_ups {
+            return Next::Pass(extras);
         }
+        extras.ends = Ends::open(&self.in_force, request, asks, verdict, slot);
         let delay = verdict.delay();
         let place = (!delay.is_zero()).then(|| self.queue_place(asks, verdict));
         // After charges and the place are opened, which end even if a closure in shadow panics.

@@ -157,7 +157,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// Asks the store once, for a caller that waits until `deadline` at the longest.
     #[inline]
-    pub(super) fn acquire<T>(
+    pub(crate) fn acquire<T>(
         &self,
         asks: &[Ask],
         times: Times,

@@ -85,8 +85,8 @@ struct PlannedPolicy {
 pub(crate) struct Needs {
     /// Some policies are for requests in flight.
     pub(crate) slots: bool,
-    /// Something follows the end of a request.
-    pub(crate) ends: bool,
+    /// Something may follow a grant: a delay, what ends with the request, or rules in shadow.
+    pub(crate) follow_ups: bool,
     /// Some policies may let requests wait.
     pub(crate) waits: bool,
     /// Some policies are written into the fields of responses.
@@ -380,10 +380,12 @@ impl Needs {
     fn of(rules: &[Rule], policies: &[PlannedPolicy]) -> Needs {
         let mut enforced = policies.iter().filter(|planned| planned.rule.0 < rules.len());
         let slots = rules.iter().any(|rule| rule.policy().is_in_flight());
+        let waits = slots || enforced.clone().any(|planned| !planned.policy.longest_wait().is_zero());
+        let shadow = policies.iter().any(|planned| planned.rule.0 >= rules.len());
         Needs {
             slots,
-            ends: slots || rules.iter().any(|rule| rule.policy().numbers().is_reserved()),
-            waits: slots || enforced.clone().any(|planned| !planned.policy.longest_wait().is_zero()),
+            follow_ups: waits || shadow || rules.iter().any(|rule| rule.policy().numbers().is_reserved()),
+            waits,
             fields: enforced.any(|planned| planned.item.is_some()),
             blocks: policies.iter().any(|planned| planned.policy.numbers().denials_until_block().is_some()),
             lone_key: matches!(rules, [rule] if rule.is_only_a_key()),
