@@ -76,6 +76,7 @@ impl Key {
     }
 
     /// A key from text that need not be UTF-8. Equals the key of the same `str`.
+    #[inline]
     pub fn from_bytes(bytes: &[u8]) -> Key {
         if bytes.is_empty() { Key::EMPTY } else { Key::tagged(TEXT, bytes) }
     }
@@ -166,6 +167,7 @@ impl Key {
         }
     }
 
+    #[inline]
     fn tagged(tag: u8, value: &[u8]) -> Key {
         let length = 1 + value.len();
         match u8::try_from(length) {

@@ -1,7 +1,6 @@
 //! The way from a request to a decision.
 
 use std::mem;
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,29 +90,26 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         live: &Arc<Live<S>>,
         request: &mut Request<B>,
     ) -> Next<S> {
-        let (lone, several);
         let head = Head::from(&*request);
         let asks = if self.plan().is_off() {
-            &[]
+            Asks::new()
         } else if let Some(ask) = self.plan().lone(&head) {
-            lone = ask;
-            slice::from_ref(&lone)
+            Asks::from_buf([ask])
         } else {
-            several = match self.shown(self.asks_of(&head)) {
+            match self.shown(self.asks_of(&head)) {
                 Ok(asks) => asks,
                 Err(denial) => return Next::Refuse(denial, None),
-            };
-            &several
+            }
         };
         let reply = if self.plan().needs().waits {
             let deadline = deadline(head.headers(), self.answers.deadline.as_ref());
-            self.begin(asks, deadline, place, live)
+            self.begin(&asks, deadline, place, live)
         } else {
-            self.acquire(asks, Times::ONCE, None)
+            self.acquire(&asks, Times::ONCE, None)
         };
         match reply {
-            Reply::Now(mut admission) => self.after(request, asks, &mut admission),
-            Reply::Later(asking) => Next::Wait(asking, asks.into()),
+            Reply::Now(mut admission) => self.after(request, &asks, &mut admission),
+            Reply::Later(asking) => Next::Wait(asking, asks),
         }
     }
 
