@@ -181,7 +181,6 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 
     /// Asks about a request, which waits for slots as long as its rules say: in their queues, from
     /// the place that it has.
-    #[inline]
     pub(crate) fn begin(
         self: &Arc<Self>,
         asks: &[Ask],
