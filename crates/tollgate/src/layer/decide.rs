@@ -76,15 +76,10 @@ impl Extras {
 }
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// Asks the rules and the store about a request.
+    /// Asks the rules and the store about a request, which may have a place in queues of earlier
+    /// rules.
     #[inline]
-    pub(crate) fn decide<B>(self: &Arc<Self>, live: &Arc<Live<S>>, request: &mut Request<B>) -> Next<S> {
-        self.decide_from(None, live, request)
-    }
-
-    /// The same for a request that has a place in queues, of earlier rules.
-    #[inline]
-    pub(crate) fn decide_from<B>(
+    pub(crate) fn decide<B>(
         self: &Arc<Self>,
         place: Option<Box<Waiting>>,
         live: &Arc<Live<S>>,

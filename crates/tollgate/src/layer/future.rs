@@ -189,7 +189,7 @@ where
                     Waited::Over(mut admission) => decider.after(&mut request, waiting.asks, &mut admission),
                     Waited::Replaced((place, live)) => {
                         *decider = live.load_full();
-                        decider.decide_from(Some(place), &live, &mut request)
+                        decider.decide(Some(place), &live, &mut request)
                     }
                 };
                 ResponseState::new(next, &mut service, request, decider)

@@ -67,7 +67,7 @@ where
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let decider = self.live.for_request();
-        match decider.decide(&self.live, &mut request) {
+        match decider.decide(None, &self.live, &mut request) {
             // In place. Through `new`, a request without fields costs 1.12 × (peers, allowed, hot).
             Next::Pass(extras) => {
                 drop(decider);

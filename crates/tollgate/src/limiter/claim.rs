@@ -13,7 +13,7 @@ use super::asking::{Admission, Asking, BoxedAsking};
 use super::decider::Decider;
 use super::engine::Engine;
 use super::live::Live;
-use super::until_ready::{Patience, Waits};
+use super::patience::{Patience, Waits};
 use super::waiting::{Waited, WaitedRequest, Waiting};
 use crate::in_flight::Listener;
 use crate::plan::{Ask, Asks};
@@ -59,16 +59,12 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         })))
     }
 
-    /// [`Decider::ask`] for slots.
+    /// Asks for slots, without waiting for a turn.
     ///
     /// If nothing but slots is lacking, and a release of this process was on its way, it is asked
     /// once more after that: a client is not refused for its own last request. All of this ends
     /// within the limits of the caller and of the store.
-    pub(super) fn claim(
-        self: &Arc<Self>,
-        asks: &[Ask],
-        deadline: Option<Duration>,
-    ) -> Reply<Admission, Asking<S>> {
+    fn claim(self: &Arc<Self>, asks: &[Ask], deadline: Option<Duration>) -> Reply<Admission, Asking<S>> {
         let releasing = self.engine.slots.releasing(self.plan(), asks);
         let begin = timer_now();
         match (self.claim_once(asks, deadline), releasing) {
@@ -117,7 +113,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 
     /// How long each ask may wait for its slot, if any may. `deadline` is that of the caller.
-    pub(super) fn waits(&self, asks: &[Ask], deadline: Option<Duration>) -> Option<Waits> {
+    fn waits(&self, asks: &[Ask], deadline: Option<Duration>) -> Option<Waits> {
         let plan = self.plan();
         if !plan.needs().slots {
             return None;

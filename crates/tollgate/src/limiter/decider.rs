@@ -8,11 +8,9 @@ use tollgate_core::{Key, Policy, Reply, Source, Store, Times, Timestamp, Verdict
 
 use super::asking::{Admission, Asking};
 use super::engine::Engine;
-use super::live::Live;
 use super::permit::Permit;
 use super::queue_place::QueuePlace;
 use super::wait_queue::WaitQueues;
-use super::waiting::{WaitedRequest, Waiting};
 use crate::answer::options::AnswerOptions;
 #[cfg(feature = "metrics")]
 use crate::decision::observe::metrics::{LayerLimits, Metrics};
@@ -179,34 +177,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// Asks about a request, which waits for slots as long as its rules say: in their queues, from
-    /// the place that it has.
-    pub(crate) fn begin(
-        self: &Arc<Self>,
-        asks: &[Ask],
-        deadline: Option<Duration>,
-        place: Option<Box<Waiting>>,
-        live: &Arc<Live<S>>,
-    ) -> Reply<Admission, Asking<S, WaitedRequest<S>>> {
-        if self.claims(asks) {
-            return self.begin_claim(asks, deadline, place, live);
-        }
-        self.acquire(asks, Times::ONCE, Waiting::left_of(place.as_deref(), deadline))
-    }
-
-    /// Asks the store, for a caller that waits until `deadline` at the longest.
-    pub(super) fn ask(
-        self: &Arc<Self>,
-        asks: &[Ask],
-        deadline: Option<Duration>,
-    ) -> Reply<Admission, Asking<S>> {
-        if self.claims(asks) {
-            return self.claim(asks, deadline);
-        }
-        self.acquire(asks, Times::ONCE, deadline)
-    }
-
-    /// [`Decider::ask`] for a caller that listens to releases itself.
+    /// Asks the store once, for a caller that listens to releases itself.
     pub(super) fn ask_once(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Admission, Asking<S>> {
         if self.claims(asks) {
             return self.claim_once(asks, deadline);

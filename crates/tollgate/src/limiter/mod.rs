@@ -16,6 +16,7 @@ pub(crate) mod live;
 mod made_per_request;
 mod next_window;
 mod now;
+mod patience;
 mod permit;
 mod question;
 pub(crate) mod queue_place;

@@ -9,6 +9,7 @@ use super::asking::{Admission, Asking};
 use super::claim::ReleasesOfOne;
 use super::decider::Decider;
 use super::live::Live;
+use super::patience::Patience;
 use super::refusal::Refusal;
 use super::turn::turn_before;
 use super::wait_queue::Waiter;
@@ -215,50 +216,6 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Whether a denial is that of a failure policy, and the caller waits for the store.
     fn waits_out(&self, denial: &Denial) -> bool {
         self.engine.waits_for_store && denial.reason() == Reason::Unavailable
-    }
-}
-
-/// How long each ask of a set may wait for its slot.
-pub(crate) type Waits = SmallVec<[Duration; 4]>;
-
-/// What a caller waits for, and how long.
-pub(super) enum Patience {
-    /// For rules of any kind and for the store.
-    ForAll(Duration),
-    /// For slots, as long as the rule of each that refuses says. Other refusals are for the client,
-    /// which may have a deadline for the queue of a leaky bucket.
-    ForSlots(Waits, Option<Duration>),
-}
-
-impl Patience {
-    fn longest(&self) -> Duration {
-        match self {
-            Patience::ForAll(at_most) => *at_most,
-            Patience::ForSlots(of_each, _) => of_each.iter().copied().max().unwrap_or_default(),
-        }
-    }
-
-    /// How long a caller with this denial may wait.
-    fn of(&self, denial: &Denial) -> Duration {
-        match self {
-            Patience::ForAll(at_most) => *at_most,
-            Patience::ForSlots(of_each, _) => {
-                let refusing = denial.violated_at().map(|at| of_each.get(at).copied().unwrap_or_default());
-                refusing.min().unwrap_or_default()
-            }
-        }
-    }
-
-    /// How long the store may let the caller wait, after so much time.
-    fn deadline(&self, elapsed: Duration) -> Option<Duration> {
-        match self {
-            Patience::ForAll(at_most) => Some((*at_most).min(YEAR).saturating_sub(elapsed)),
-            Patience::ForSlots(_, deadline) => deadline.map(|deadline| deadline.saturating_sub(elapsed)),
-        }
-    }
-
-    fn waits_out_outages(&self) -> bool {
-        matches!(self, Patience::ForAll(_))
     }
 }
 
