@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tollgate::config::Registry;
 use tollgate::watch::{WatchedFile, Watcher};
-use tollgate::{Quota, RateLimitLayer, Rule};
+use tollgate::{Quota, RateLimitLayer, RequestLimiter, Rule};
 use tollgate_tests::per_user;
 
 /// Far beyond the time in which an edit shows, also on a busy machine.
@@ -90,6 +90,16 @@ fn a_file_that_is_written_or_renamed_over_is_followed() {
     }
     let status = watched.watcher.status();
     assert_eq!((status.version(), status.error()), (4, None));
+}
+
+#[test]
+fn a_limiter_without_a_layer_follows_a_file() {
+    let watched = Watched::plain();
+    let file = WatchedFile::open(&watched.path, parse).unwrap();
+    let limiter = RequestLimiter::try_new(file.rules()).unwrap();
+    let _watcher = file.watch(limiter.clone());
+    fs::write(&watched.path, "200").unwrap();
+    watched.soon("a limit of 200", |_| limiter.policies()[0].quota().limit() == 200);
 }
 
 #[test]

@@ -27,10 +27,9 @@
 //! # }
 //! ```
 
-mod error;
 mod layer;
 mod service;
 
-pub use error::CallError;
+pub use crate::decision::CallError;
 pub use layer::CallLimitLayer;
 pub use service::CallLimit;

@@ -12,9 +12,8 @@ use tollgate_core::Store;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::error::CallError;
 use super::layer::CallLimitLayer;
-use crate::decision::Denial;
+use crate::decision::{CallError, Denial};
 use crate::limiter::Permit;
 use crate::limiter::decider::Decider;
 use crate::limiter::queue_place::after_delay;

@@ -1,11 +1,13 @@
 //! What was decided: denials, reports, and those who see it.
 
+mod call_error;
 mod denial;
 mod in_force;
 mod name_counts;
 pub(crate) mod observe;
 mod report;
 
+pub use call_error::CallError;
 pub use denial::Denial;
 pub(crate) use denial::is_refusing_block;
 pub(crate) use in_force::InForce;

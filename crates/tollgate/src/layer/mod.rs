@@ -480,6 +480,12 @@ impl<S> Clone for RateLimitLayer<S> {
     }
 }
 
+impl<S> From<&RateLimitLayer<S>> for RequestLimiter<S> {
+    fn from(layer: &RateLimitLayer<S>) -> RequestLimiter<S> {
+        layer.limiter()
+    }
+}
+
 impl<S: fmt::Debug> fmt::Debug for RateLimitLayer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer").field("limiter", &self.limiter()).finish_non_exhaustive()

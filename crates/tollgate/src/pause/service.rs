@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use super::layer::PauseLayer;
 use super::pauses::Origin;
-use crate::calls::CallError;
+use crate::decision::CallError;
 use crate::limiter::waiting_call::WaitingCall;
 
 /// A client that obeys pauses, made by a [`PauseLayer`]. It is ready when the inner service is.

@@ -64,7 +64,7 @@ use std::sync::Arc;
 use tollgate_core::Store;
 
 use crate::errors::SetupError;
-use crate::layer::RateLimitLayer;
+use crate::limiter::RequestLimiter;
 use crate::rule::{IntoRules, Rule};
 use crate::store::NeverFails;
 
@@ -105,21 +105,23 @@ impl WatchedFile {
         }
     }
 
-    /// Returns the rules, for [`RateLimitLayer::try_new`].
+    /// Returns the rules, for [`RateLimitLayer::try_new`](crate::RateLimitLayer::try_new).
     pub fn rules(&self) -> Vec<Rule> {
         self.rules.clone()
     }
 
-    /// Replaces the rules of a layer whenever the file changes, from what was read when it was
-    /// opened. It ends when the watcher is dropped.
+    /// Replaces the rules of a layer, or of a limiter, whenever the file changes, from what was
+    /// read when it was opened. It ends when the watcher is dropped.
     ///
     /// Call this once the layer has its store and its options: see [`RateLimitLayer::replace`].
-    pub fn watch<S>(self, layer: &RateLimitLayer<S>) -> Watcher
+    ///
+    /// [`RateLimitLayer::replace`]: crate::RateLimitLayer::replace
+    pub fn watch<S>(self, layer: impl Into<RequestLimiter<S>>) -> Watcher
     where
         S: Store,
         S::Error: NeverFails,
     {
-        Watcher::start(self, layer.clone())
+        Watcher::start(self, layer.into())
     }
 }
 

@@ -13,7 +13,7 @@ use super::file_mark::FileMark;
 use super::{WatchedFile, cannot, open, text_of};
 #[cfg(feature = "metrics")]
 use crate::decision::observe::metrics::FileGauges;
-use crate::layer::RateLimitLayer;
+use crate::limiter::RequestLimiter;
 use crate::store::NeverFails;
 
 /// The time between two readings.
@@ -47,7 +47,7 @@ type Content = Result<String, String>;
 
 struct Follower<S> {
     file: WatchedFile,
-    layer: RateLimitLayer<S>,
+    limiter: RequestLimiter<S>,
     shared: Arc<SharedStatus>,
     /// What counts now.
     seen: Content,
@@ -62,8 +62,11 @@ struct Follower<S> {
 }
 
 impl Watcher {
-    pub(super) fn start<S: Store<Error: NeverFails>>(file: WatchedFile, layer: RateLimitLayer<S>) -> Watcher {
-        let mut follower = Follower::new(file, layer);
+    pub(super) fn start<S: Store<Error: NeverFails>>(
+        file: WatchedFile,
+        limiter: RequestLimiter<S>,
+    ) -> Watcher {
+        let mut follower = Follower::new(file, limiter);
         let shared = Arc::clone(&follower.shared);
         let (stop, stopped) = sync_channel(0);
         follower.show();
@@ -91,7 +94,7 @@ impl Drop for Watcher {
 }
 
 impl WatchStatus {
-    /// Returns the [version](RateLimitLayer::version) of the rules after the latest change.
+    /// Returns the [version](RequestLimiter::version) of the rules after the latest change.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -108,8 +111,8 @@ impl WatchStatus {
 }
 
 impl<S: Store<Error: NeverFails>> Follower<S> {
-    fn new(file: WatchedFile, layer: RateLimitLayer<S>) -> Follower<S> {
-        let status = WatchStatus { version: layer.version(), since: Clock::system().now(), error: None };
+    fn new(file: WatchedFile, limiter: RequestLimiter<S>) -> Follower<S> {
+        let status = WatchStatus { version: limiter.version(), since: Clock::system().now(), error: None };
         let shared = SharedStatus { status: Mutex::new(status), is_over: Mutex::new(false) };
         let seen = Ok(file.text.clone());
         Follower {
@@ -117,7 +120,7 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
             gauges: FileGauges::new(&file.path.display().to_string()),
             applied: file.text.clone(),
             file,
-            layer,
+            limiter,
             shared: Arc::new(shared),
             latest: seen.clone(),
             seen,
@@ -162,7 +165,7 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
 
     /// Whether the layer has the rules that the file gave it last.
     fn applies(&self) -> bool {
-        lock(&self.shared.status).version == self.layer.version()
+        lock(&self.shared.status).version == self.limiter.version()
     }
 
     fn follow(&mut self, content: Content) {
@@ -172,8 +175,9 @@ impl<S: Store<Error: NeverFails>> Follower<S> {
         if *is_over {
             return;
         }
-        let replaced = rules
-            .and_then(|rules| not_panicking(|| self.layer.replace(rules).map_err(|error| error.to_string())));
+        let replaced = rules.and_then(|rules| {
+            not_panicking(|| self.limiter.replace(rules).map_err(|error| error.to_string()))
+        });
         let mut status = lock(&self.shared.status);
         match &replaced {
             Ok(changes) => {
@@ -224,6 +228,7 @@ impl fmt::Debug for Watcher {
 mod tests {
     use super::*;
     use crate::extract::global;
+    use crate::layer::RateLimitLayer;
     use crate::rule::PolicyExt;
     use tollgate_core::{Policy, Quota};
 
@@ -235,7 +240,7 @@ mod tests {
         let parse = move |text: &str| text.parse().map(rule).map_err(|_| "no number");
         let file = WatchedFile::open(&path, parse).unwrap();
         let layer = RateLimitLayer::try_new(file.rules()).unwrap();
-        let mut follower = Follower::new(file, layer.clone());
+        let mut follower = Follower::new(file, layer.limiter());
         let mut settle = || {
             while follower.look() {
                 thread::sleep(PAUSE);
@@ -264,7 +269,7 @@ mod tests {
         let file = Registry::new().open(&path).unwrap();
         let layer = RateLimitLayer::try_new(file.rules()).unwrap();
         assert_eq!(built(), 2);
-        let mut follower = Follower::new(file, layer.clone());
+        let mut follower = Follower::new(file, layer.limiter());
         let mut settle = || {
             while follower.look() {
                 thread::sleep(PAUSE);

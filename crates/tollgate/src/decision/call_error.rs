@@ -4,9 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use crate::decision::Denial;
+use super::denial::Denial;
 
-/// The error of a [`CallLimit`](super::CallLimit), and of a `Pause` of the feature `client`.
+/// The error of a [`CallLimit`](crate::calls::CallLimit), and of a `Pause` of the feature `client`.
 #[derive(Clone, Debug)]
 pub enum CallError<E> {
     /// The limit refused the call. The inner service has not seen it.
