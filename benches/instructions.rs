@@ -11,17 +11,19 @@
 use std::convert::Infallible;
 use std::env;
 use std::future::{Future, Ready};
+use std::hint::black_box;
 use std::mem;
 use std::pin::{Pin, pin};
 use std::process::Command;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use axum::body::Body;
-use http::{HeaderName, HeaderValue, Request, Response};
+use axum::body::{Body, Bytes};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
-use tollgate::extract::header;
+use tollgate::extract;
 use tollgate::store::{Check, End, Grant, NeverFails, Reply, Store, Times, Verdict};
 use tollgate::{
     CircuitBreaker, Fields, Key, Lease, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share,
@@ -30,11 +32,13 @@ use tollgate::{
 use tollgate_benches::ready_service;
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server};
-use tower::{Layer, Service, ServiceExt};
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// In the order of the table. `run` has what each of them does.
-const ROWS: [&str; 15] = [
+const ROWS: [&str; 17] = [
     "memory: no layer",
+    "by hand: fields",
+    "by hand: denied",
     "memory: layer, off",
     "memory: layer, no fields",
     "memory: layer, fields",
@@ -51,6 +55,8 @@ const ROWS: [&str; 15] = [
     "redis: layer, fields",
 ];
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 /// No request is denied.
 const AMPLE: Quota = Quota::per_hour(1_000_000).burst(1_000_000);
 /// Each request after the first is denied.
@@ -71,7 +77,8 @@ fn main() {
     println!("| instructions per request | all | without those of the first row |\n|---|--:|--:|");
     for row in ROWS.into_iter().filter(|row| arguments.iter().all(|word| row.contains(word))) {
         let all = per_request(row, &server.url());
-        let of_layer = row.contains("layer, ").then(|| (all - without_layer).to_string());
+        let is_of_layer = row.contains("layer, ") || row.starts_with("by hand");
+        let of_layer = is_of_layer.then(|| (all - without_layer).to_string());
         println!("| {row} | {all} | {} |", of_layer.unwrap_or_default());
     }
 }
@@ -121,6 +128,8 @@ async fn run(row: &str, requests: u32, redis: &str) {
     let hot = vec![HeaderValue::from_static("ada")];
     match row {
         "memory: no layer" => send(ready_service(), requests, hot).await,
+        "by hand: fields" => send(service_fn(async |_| Ok(with_fields(12_345))), requests, hot).await,
+        "by hand: denied" => send(service_fn(async |_| Ok(denied(86_400))), requests, hot).await,
         "memory: layer, off" => {
             let layer = layer(Fields::Ietf);
             layer.set_enabled(false);
@@ -129,11 +138,11 @@ async fn run(row: &str, requests: u32, redis: &str) {
         "memory: layer, no fields" => send_through(layer(Fields::None), requests, hot).await,
         "memory: layer, fields" => send_through(layer(Fields::Ietf), requests, hot).await,
         "memory: layer, fields, 3 rules" => {
-            let rules = ["a", "b", "c"].map(|name| Policy::new(name, AMPLE).by(header("x-api-key")));
+            let rules = ["a", "b", "c"].map(|name| Policy::new(name, AMPLE).by(extract::header("x-api-key")));
             send_through(RateLimitLayer::new(rules), requests, hot).await;
         }
         "memory: layer, fields, denied" => {
-            let rule = Policy::new("api", SCANT).by(header("x-api-key"));
+            let rule = Policy::new("api", SCANT).by(extract::header("x-api-key"));
             send_through(RateLimitLayer::new([rule]), requests, hot).await;
         }
         "leased: store" => ask(MemoryStore::new().leased(Lease::default()), requests, hot).await,
@@ -165,7 +174,30 @@ async fn run(row: &str, requests: u32, redis: &str) {
 }
 
 fn layer(fields: Fields) -> RateLimitLayer {
-    RateLimitLayer::new([Policy::new("api", AMPLE).by(header("x-api-key"))]).fields(fields)
+    RateLimitLayer::new([Policy::new("api", AMPLE).by(extract::header("x-api-key"))]).fields(fields)
+}
+
+/// The response of a handler that writes the fields itself, and decides nothing: what no layer can
+/// spare.
+fn with_fields(remaining: u64) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    let limit = format!("\"api\";r={};t=1", black_box(remaining));
+    response.headers_mut().append(RATELIMIT_POLICY, HeaderValue::from_static("\"api\";q=1000000;w=3600"));
+    response.headers_mut().append(RATELIMIT, HeaderValue::try_from(limit).expect("printable"));
+    response
+}
+
+/// The same for a refusal, with what outer layers are to know.
+fn denied(seconds: u64) -> Response<Body> {
+    let problem =
+        Bytes::from_static(b"{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\"}");
+    let mut response = with_fields(0).map(|_| Body::from(problem));
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(header::RETRY_AFTER, HeaderValue::from(black_box(seconds)));
+    response.extensions_mut().insert(Arc::new(seconds));
+    response
 }
 
 async fn through_redis(layer: RateLimitLayer, requests: u32, redis: &str) {
