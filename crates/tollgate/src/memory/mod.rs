@@ -93,7 +93,8 @@
 //! Everything: a quota of a day starts again with each deployment. If that matters, keep it in
 //! [Redis](https://docs.rs/tollgate-redis).
 
-// From top to bottom; imports run down this list only: set, shards, totals.
+// From top to bottom; imports run down this list only: set, entry, shards, totals.
+mod entry;
 mod set;
 mod shards;
 mod totals;
@@ -107,10 +108,11 @@ use std::time::Duration;
 use tollgate_core::algorithm::State;
 use tollgate_core::{
     Check, Clock, End, Grant, Key, KeyTotal, Policy, RecentUsage, Reply, Store, Times, Timestamp, UsageError,
-    UsageTotals, Verdict, Wait,
+    UsageTotals, Verdict,
 };
 
-use shards::{Shards, expiry};
+use entry::grants;
+use shards::Shards;
 use totals::TotalsTable;
 
 use crate::table::TableEntry;
@@ -239,14 +241,14 @@ impl MemoryStore {
     /// Decides a set, and records it for policies that track usage.
     fn decide(&self, set: &[Check<'_>], times: Times) -> Verdict {
         let verdict = set::decide(&self.0, set, times);
-        if verdict.is_granted() {
+        if verdict.is_granted() && set.iter().any(|check| check.policy.numbers().tracks_usage()) {
             self.0.totals.record(set, verdict.times());
         }
         verdict
     }
 
     /// Decides one check of a key that has an entry, without the steps for several checks. With
-    /// those, a request costs 1.4 × with fields and 2.3 × without (peers, allowed, hot).
+    /// those, a request costs 1.2 × with fields and 1.4 × without (instructions).
     #[inline]
     fn decide_one(
         &self,
@@ -255,31 +257,15 @@ impl MemoryStore {
         times: Times,
         now: Timestamp,
     ) -> Verdict {
-        let policy = check.policy;
+        let (policy, cost) = (check.policy, check.cost);
         let at = self.0.time_for(policy, now);
         let look = entry.value.look(policy, at);
-        let granted = match times.max() {
-            // Avoids the division.
-            1 => u32::from(check.cost <= look.room && check.cost <= policy.largest_cost()),
-            max => look.times(policy, check.cost).min(max),
-        };
+        let granted = grants(policy, look, cost, times.max());
         if granted == 0 || granted < times.min() {
-            let status = entry.value.refuse(policy, at, look, check.cost, times);
-            // A denied key stays until its reset: otherwise its caller could regain quota by
-            // inventing keys. But requests that can never pass cost an attacker nothing.
-            if times.max() > 0 && matches!(status.wait(), Wait::For(_)) {
-                entry.pin();
-            }
-            if entry.value.is_record() {
-                // The entry of a version may end later than others.
-                entry.renew(expiry(now, at, entry.value.expires(policy, at)), false);
-            }
+            let status = entry.refuse(policy, now, at, look, cost, times);
             return Verdict::of_one(0, Duration::ZERO, status).at(now);
         }
-        let charge = entry.value.charge(policy, at, look, check.cost * u64::from(granted));
-        // Once the quota was full again, earlier denials no longer count.
-        let was_full = look.remaining == policy.capacity() && !entry.value.is_record();
-        entry.renew(expiry(now, at, charge.expires), was_full);
+        let charge = entry.charge(policy, now, at, look, cost * u64::from(granted));
         Verdict::of_one(granted, charge.delay, charge.status).at(now)
     }
 }
@@ -293,7 +279,6 @@ impl Store for MemoryStore {
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Infallible>, Self::Acquire> {
         if let [check] = set
             && !check.policy.numbers().tracks_usage()
-            && check.policy.numbers().most_debt() == 0
         {
             let (mut table, digest, now) = self.0.tables.enter(check.policy, check.key);
             table.sweep(now);
@@ -310,11 +295,8 @@ impl Store for MemoryStore {
             let (mut table, digest, now) = self.0.tables.enter(policy, grant.key);
             if let Some(found) = table.find(&digest) {
                 let at = self.0.time_for(policy, now);
-                let entry = table.entry(found);
-                entry.value.refund(policy, at, grant.units, grant.stamp);
-                let expires = entry.value.expires(policy, at);
-                entry.renew(expiry(now, at, expires), false);
-                if policy.is_in_flight() && expires == at {
+                let is_unused = table.entry(found).refund(policy, now, at, grant.units, grant.stamp);
+                if policy.is_in_flight() && is_unused {
                     table.remove(found);
                 }
             }

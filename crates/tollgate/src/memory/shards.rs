@@ -98,10 +98,3 @@ impl Shards {
 fn add(counter: &AtomicU64, count: u64) -> bool {
     counter.fetch_add(count, Ordering::Relaxed) == 0 && count > 0
 }
-
-/// When a table may forget a state, if that expires at `expires` by the time of its policy, which
-/// shows `at` when the table's clock shows `now`.
-#[inline]
-pub(super) fn expiry(now: Timestamp, at: Timestamp, expires: Timestamp) -> Timestamp {
-    if at == now { expires } else { now.saturating_add(expires.saturating_since(at)) }
-}

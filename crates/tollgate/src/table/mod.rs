@@ -176,11 +176,16 @@ impl<V> Table<V> {
 
     /// Adds a new key. The caller has made room for it and reserved a place.
     pub(crate) fn insert(&mut self, digest: Digest, value: V, expires: Timestamp) {
-        let mut at = self.home(&digest);
+        self.add(TableEntry { digest, expiry: Expiry::new(expires, false), value });
+    }
+
+    /// [`Table::insert`] for an entry that the caller has made.
+    pub(crate) fn add(&mut self, entry: TableEntry<V>) {
+        let mut at = self.home(&entry.digest);
         while self.places[at].is_some() {
             at = self.after(at);
         }
-        self.places[at] = Some(TableEntry { digest, expiry: Expiry::new(expires, false), value });
+        self.places[at] = Some(entry);
         self.len += 1;
         self.added += 1;
     }
@@ -296,6 +301,11 @@ fn places_for(keys: usize) -> usize {
 }
 
 impl<V> TableEntry<V> {
+    /// An entry outside of a table, which is over until it is renewed.
+    pub(crate) fn new(digest: Digest, value: V) -> TableEntry<V> {
+        TableEntry { digest, expiry: Expiry::new(Timestamp::EPOCH, false), value }
+    }
+
     /// Sets a new expiry. The entry stays pinned unless `unpin`.
     #[inline]
     pub(crate) fn renew(&mut self, expires: Timestamp, unpin: bool) {
