@@ -42,7 +42,8 @@ pub(crate) struct Table<V> {
     cap: usize,
     /// Where the next sweep or search for a victim continues.
     hand: usize,
-    accesses: u32,
+    /// Accesses until the next sweep.
+    until_sweep: u32,
     /// Keys added since the last sweep.
     added: u32,
     /// The time of the latest decision.
@@ -85,7 +86,7 @@ impl<V> Table<V> {
             len: 0,
             cap,
             hand: 0,
-            accesses: 0,
+            until_sweep: SWEEP_EVERY - 1,
             added: 0,
             latest: Timestamp::EPOCH,
             evicted: 0,
@@ -111,12 +112,9 @@ impl<V> Table<V> {
     /// The place of a key.
     #[inline]
     pub(crate) fn find(&self, digest: &Digest) -> Option<usize> {
-        if self.places.is_empty() {
-            return None;
-        }
         let mut at = self.home(digest);
-        // Ends, because a fifth of the places is free.
-        while let Some(entry) = &self.places[at] {
+        // Ends, because a fifth of the places is free, or there is none yet.
+        while let Some(Some(entry)) = self.places.get(at) {
             if entry.digest == *digest {
                 return Some(at);
             }
@@ -188,19 +186,23 @@ impl<V> Table<V> {
         self.places[at] = Some(entry);
         self.len += 1;
         self.added += 1;
+        // The next access sweeps.
+        self.until_sweep = 0;
     }
 
     /// Removes idle keys at the next few places, more of them than keys were added since. Keys
     /// move.
     #[inline]
     pub(crate) fn sweep(&mut self, now: Timestamp) {
-        self.accesses = self.accesses.wrapping_add(1);
-        if self.added > 0 || self.accesses.is_multiple_of(SWEEP_EVERY) {
-            self.sweep_next(now);
+        match self.until_sweep.checked_sub(1) {
+            Some(accesses) => self.until_sweep = accesses,
+            None => self.sweep_next(now),
         }
     }
 
+    #[cold]
     fn sweep_next(&mut self, now: Timestamp) {
+        self.until_sweep = SWEEP_EVERY - 1;
         let long_ago = Timestamp::from_micros(now.as_micros().saturating_sub(GRACE_US));
         let steps = match std::mem::take(&mut self.added) {
             0 => SWEEP_STEP,
