@@ -144,8 +144,9 @@ pub struct MemoryStoreBuilder {
 impl MemoryStoreBuilder {
     /// Sets the most keys held at a time, over all policies, at least 1. The default is 1,000,000.
     ///
-    /// Keys are spread at random over parts of 256 keys or more. A full part evicts keys even if
-    /// other parts have room, which happens if the parts are small.
+    /// Keys are spread at random over parts of 256 keys or more. All policies of a key are in one
+    /// part. A full part evicts keys even if other parts have room, which happens if the parts are
+    /// small.
     pub fn max_keys(mut self, max_keys: usize) -> MemoryStoreBuilder {
         self.max_keys = max_keys.max(1);
         self

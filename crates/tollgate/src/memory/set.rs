@@ -7,21 +7,28 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::algorithm::{Look, State};
-use tollgate_core::{Check, Clock, Policy, Status, Times, Timestamp, Verdict};
+use tollgate_core::{Check, Clock, Key, Policy, Status, Times, Timestamp, Verdict};
 
 use super::entry::grants;
 use super::shards::Shards;
-use crate::table::digest::Digest;
+use crate::table::digest::{Digest, KeyHash};
 use crate::table::{Table, TableEntry};
 
 /// Decides a whole set while all of its shards are locked.
 pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict {
     let mut places: SmallVec<[Place<'_>; 4]> = SmallVec::new();
+    let mut last: Option<(&Key, KeyHash)> = None;
     for check in set {
-        places.push(Place::new(store, check));
+        let hash = match last {
+            Some((key, hash)) if key == check.key => hash,
+            _ => store.tables.hash(check.key),
+        };
+        last = Some((check.key, hash));
+        places.push(Place::new(store, check.policy, hash));
     }
     let places = &mut places[..];
-    let mut tables = Tables::lock(store, places);
+    let mut tables = Tables(SmallVec::new());
+    tables.lock(store, places);
     let mut now = tables.now(store.tables.clock());
     for table in &mut tables.0 {
         table.sweep(now);
@@ -50,6 +57,7 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
     if granted < times.min() {
         granted = 0;
     }
+
     // Second phase: charge all keys, or none.
     let mut delay = Duration::ZERO;
     let mut statuses: SmallVec<[Status; 4]> = SmallVec::new();
@@ -67,7 +75,7 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
             statuses.push(charge.status);
             delay = delay.max(charge.delay);
             if units > 0 && !policy.numbers().charges_nothing() {
-                tables.keep(place);
+                tables.add_new(place);
             }
         }
     }
@@ -116,16 +124,16 @@ enum Held {
     Found(usize),
     /// The entry of a new key, which is added only if it is charged: a denial stores nothing.
     Fresh(TableEntry<State>),
-    /// It is that of this earlier check.
+    /// The entry of this earlier check, which has the same policy and key.
     As(usize),
 }
 
 impl<'a> Place<'a> {
     #[inline]
-    fn new(store: &Shards, check: &Check<'a>) -> Place<'a> {
-        let digest = store.tables.digest(check.policy, check.key);
+    fn new(store: &Shards, policy: &'a Policy, hash: KeyHash) -> Place<'a> {
+        let digest = hash.under(policy.numbers().scope_hash());
         Place {
-            policy: check.policy,
+            policy,
             digest,
             shard: store.tables.shard_of(&digest),
             table: 0,
@@ -147,22 +155,19 @@ struct Tables<'a>(SmallVec<[MutexGuard<'a, Table<State>>; 4]>);
 
 impl<'a> Tables<'a> {
     /// Locks the shards of all checks in ascending order, so that two sets cannot deadlock.
-    fn lock(store: &'a Shards, places: &mut [Place<'_>]) -> Tables<'a> {
-        let mut locked = SmallVec::new();
-        let mut shard = places.iter().fold(OVERFLOW, |least, place| place.shard.min(least));
-        while shard < OVERFLOW {
-            let mut next = OVERFLOW;
+    fn lock(&mut self, store: &'a Shards, places: &mut [Place<'_>]) {
+        let mut next = places.iter().map(|place| place.shard).min();
+        while let Some(shard) = next {
+            next = None;
             for place in &mut *places {
                 if place.shard == shard {
-                    place.table = locked.len();
+                    place.table = self.0.len();
                 } else if place.shard > shard {
-                    next = place.shard.min(next);
+                    next = Some(next.map_or(place.shard, |next| place.shard.min(next)));
                 }
             }
-            locked.push(store.tables.lock(shard));
-            shard = next;
+            self.0.push(store.tables.lock(shard));
         }
-        Tables(locked)
     }
 
     /// The time, which is not before any that these tables have seen.
@@ -252,15 +257,15 @@ impl<'a> Tables<'a> {
 
     #[inline]
     fn entry<'s>(&'s mut self, table: usize, held: &'s mut Held) -> &'s mut TableEntry<State> {
-        match held {
-            Held::Fresh(entry) => entry,
-            Held::Found(at) => self.0[table].entry(*at),
-            Held::Missing | Held::As(_) => unreachable!("the first phase has an entry for each key"),
+        if let Held::Found(at) = *held {
+            return self.0[table].entry(at);
         }
+        let Held::Fresh(entry) = held else { unreachable!("a key without an entry has a new one") };
+        entry
     }
 
-    /// Adds the entry of a new key.
-    fn keep(&mut self, place: &mut Place<'_>) {
+    /// Adds the entry of a key that is new.
+    fn add_new(&mut self, place: &mut Place<'_>) {
         if let Held::Fresh(_) = place.held
             && let Held::Fresh(entry) = mem::replace(&mut place.held, Held::Missing)
         {

@@ -6,7 +6,11 @@ use std::hash::{BuildHasher, RandomState};
 use siphasher::{sip, sip128};
 use tollgate_core::Key;
 
-/// A hash of 64 bits, and either the key itself if it is short, or 64 more bits of the hash.
+/// How many bits of a digest choose the shard: the lowest.
+pub(super) const SHARD_BITS: u32 = 16;
+
+/// A hash of 64 bits, and either the key itself if it is short, or 64 more bits of the hash. Both
+/// are combined with the hash of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Digest(u64, u64);
 
@@ -59,16 +63,33 @@ impl Secret {
         Secret(word(), word())
     }
 
-    /// SipHash-1-3 of a key. The policy is part of the secret, so that an IPv4 address is one
-    /// block.
+    /// SipHash-1-3 of a key. An IPv4 address is one block.
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
+        if let Some(word) = short(key) {
+            return KeyHash(sip::SipHasher13::new_with_keys(self.0, self.1).hash(key), word);
+        }
+        let hash = sip128::SipHasher13::new_with_keys(self.0, self.1).hash(key);
+        KeyHash(hash.h1, hash.h2)
+    }
+
     #[inline]
     pub(crate) fn digest(&self, scope_hash: u64, key: &[u8]) -> Digest {
-        let of_policy = self.0 ^ scope_hash;
-        if let Some(word) = short(key) {
-            return Digest(sip::SipHasher13::new_with_keys(of_policy, self.1).hash(key), word);
-        }
-        let hash = sip128::SipHasher13::new_with_keys(of_policy, self.1).hash(key);
-        Digest(hash.h1, hash.h2)
+        self.hash(key).under(scope_hash)
+    }
+}
+
+/// The hash of a key for all policies.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyHash(u64, u64);
+
+impl KeyHash {
+    /// The digest of the key under a policy. The bits that choose the shard are those of the key,
+    /// so a set with one key locks one shard. With a hash and a shard for each check, a set of
+    /// three costs 1.06 × the instructions and 1.09 × the time (instructions, fields, 3 rules).
+    #[inline]
+    pub(crate) fn under(self, scope_hash: u64) -> Digest {
+        Digest(self.0 ^ (scope_hash << SHARD_BITS), self.1 ^ scope_hash)
     }
 }
 

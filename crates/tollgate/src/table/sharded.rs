@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tollgate_core::{Clock, Key, Policy, Timestamp};
 
 use super::Table;
-use super::digest::{Digest, Secret};
+use super::digest::{Digest, KeyHash, SHARD_BITS, Secret};
 
 /// A table of keys in several shards.
 pub struct Sharded<V> {
@@ -17,7 +17,7 @@ pub struct Sharded<V> {
 
 /// Enough for 500,000,000 keys in shards of the usual size. Shards of more keys grow in longer
 /// steps.
-const MOST_SHARDS: usize = 1 << 16;
+const MOST_SHARDS: usize = 1 << SHARD_BITS;
 
 /// Has cache lines of its own, so that threads in different shards do not slow each other down.
 #[repr(align(128))]
@@ -55,6 +55,12 @@ impl<V> Sharded<V> {
     #[inline(always)]
     pub(crate) fn digest(&self, policy: &Policy, key: &Key) -> Digest {
         self.secret.digest(policy.numbers().scope_hash(), key.as_encoded())
+    }
+
+    /// The hash of a key, from which its digests under several policies follow.
+    #[inline]
+    pub(crate) fn hash(&self, key: &Key) -> KeyHash {
+        self.secret.hash(key.as_encoded())
     }
 
     /// The digest of a key under anything with this hash.
