@@ -1,6 +1,5 @@
 //! The checks that one call carries.
 
-use std::collections::hash_map::{Entry, HashMap};
 use std::iter::Peekable;
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,8 +29,9 @@ use crate::wire::script::Parts;
 #[derive(Default)]
 pub(super) struct CheckBatch {
     groups: Vec<Alike>,
-    /// Finds a set by the hash of its keys and its group: its group, and its place there.
-    places: HashMap<u64, (usize, usize)>,
+    /// The place of a set in its group, by the hash of its keys and the group. Sorted, since a call
+    /// carries few sets.
+    places: Vec<(u64, usize)>,
     sets: usize,
     work: u32,
     parts: Parts,
@@ -171,17 +171,19 @@ impl CheckBatch {
         }
         self.first_end = sooner(self.first_end, caller.until());
         let alike = self.group_of(&request, log);
-        let group = match self.places.entry(hash.wrapping_add(alike as u64)) {
+        let hash = hash.wrapping_add(alike as u64);
+        let group = match self.places.binary_search_by_key(&hash, |(hash, _)| *hash) {
             // The group has no such set.
-            Entry::Vacant(place) => {
-                place.insert((alike, self.groups[alike].sets.len()));
+            Err(place) => {
+                self.places.insert(place, (hash, self.groups[alike].sets.len()));
                 alike
             }
-            Entry::Occupied(place) => {
-                let (of, at) = *place.get();
-                let set = &mut self.groups[of].sets[at];
+            Ok(place) => {
+                let set = self.groups[alike].sets.get_mut(self.places[place].1);
                 // The same set, as a plain check: it is acquired once more.
-                if of == alike && request.times == Times::ONCE && request.keys == set.keys {
+                if request.times == Times::ONCE
+                    && let Some(set) = set.filter(|set| set.keys == request.keys)
+                {
                     set.callers.push(caller);
                     return;
                 }
