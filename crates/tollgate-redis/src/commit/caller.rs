@@ -116,7 +116,8 @@ impl<A> Caller<A> {
         self.send(Err(error.clone()));
     }
 
-    fn send(&mut self, answer: Result<A, Error>) {
+    /// Answers the caller, unless it has been notified before.
+    pub(super) fn send(&mut self, answer: Result<A, Error>) {
         if let Some(caller) = self.answer.take() {
             // An error means that the caller has left. What a claim was granted is then refunded.
             let _ = caller.send(answer);

@@ -276,8 +276,9 @@ impl CheckBatch {
             shown(now);
         }
         let mut failure = None;
-        for mut group in mem::take(&mut self.groups) {
-            for mut set in mem::take(&mut group.sets) {
+        for group in &mut self.groups {
+            let mut sets = mem::take(&mut group.sets);
+            for set in &mut sets {
                 match group.read(set.callers.len(), &mut numbers) {
                     Some((granted, states)) => {
                         group.hand_out(now, granted, states, set, self.claims.as_ref());
@@ -414,8 +415,11 @@ impl Alike {
             Some(number) => u32::try_from(-1 - number).ok()?,
             None => self.max_of(callers),
         };
-        let states: SmallVec<[State; 1]> = self.args.iter().map_while(|args| args.read(numbers)).collect();
-        (states.len() == self.args.len()).then_some((granted, states))
+        let mut states = SmallVec::new();
+        for args in &self.args {
+            states.push(args.read(numbers)?);
+        }
+        Some((granted, states))
     }
 
     /// Grants callers in the order of their arrival as often as Redis did, and denies the others.
@@ -426,16 +430,16 @@ impl Alike {
         now: Timestamp,
         granted: u32,
         mut states: SmallVec<[State; 1]>,
-        set: Set,
+        set: &mut Set,
         claims: Option<&Arc<Claims>>,
     ) {
         let is_alone = set.callers.len() == 1;
-        for (turn, caller) in set.callers.into_iter().enumerate() {
+        for (turn, caller) in set.callers.iter_mut().enumerate() {
             let times = if is_alone { granted } else { u32::from(turn < granted as usize) };
             let verdict = self.verdict(now, times, &mut states);
             let claims = claims.filter(|_| caller.is_claim() && verdict.is_granted());
             let undo = claims.map(|claims| self.undo(claims, &set.keys, &verdict));
-            caller.notify(Ok(Answered::with_undo(verdict, undo)));
+            caller.send(Ok(Answered::with_undo(verdict, undo)));
         }
     }
 
@@ -457,18 +461,17 @@ impl Alike {
             let charge = state.charge(&args.policy, now, look, units);
             (charge.delay, charge.status)
         };
-        let mut longest = Duration::ZERO;
-        let each: SmallVec<[_; 4]> = self
-            .args
-            .iter()
-            .zip(states)
-            .map(|(args, state)| {
-                let (delay, status) = status(args, state);
-                longest = longest.max(delay);
-                status
-            })
-            .collect();
-        Verdict::new(granted, longest, each).at(now)
+        let (mut longest, mut each) = (Duration::ZERO, SmallVec::<[Status; 4]>::new());
+        for (args, state) in self.args.iter().zip(states) {
+            let (delay, status) = status(args, state);
+            longest = longest.max(delay);
+            each.push(status);
+        }
+        let verdict = match each[..] {
+            [status] => Verdict::of_one(granted, longest, status),
+            _ => Verdict::new(granted, longest, each),
+        };
+        verdict.at(now)
     }
 }
 
@@ -557,10 +560,10 @@ mod tests {
             let (caller, answer) = Caller::new(None);
             drop(answer);
             let keys = SetKeys::from_iter([context.names.bounded(&Key::from("ada"))]);
-            let set = Set { keys, callers: SmallVec::from_iter([caller.claiming(is_claim)]) };
+            let mut set = Set { keys, callers: SmallVec::from_iter([caller.claiming(is_claim)]) };
             let states = SmallVec::from_iter([State::new(&policy)]);
             let now = Timestamp::from_micros(1);
-            alike(&policy, Times::ONCE).hand_out(now, granted, states, set, Some(&claims));
+            alike(&policy, Times::ONCE).hand_out(now, granted, states, &mut set, Some(&claims));
             assert_eq!(claims.counts.unanswered(), refunds, "{is_claim} {granted}");
         }
     }
