@@ -24,7 +24,7 @@ use crate::wire::numbers::life_in_millis;
 impl UsageLog for RedisStore {
     fn name(&self, key: &Key) -> String {
         let names = &self.commit().context.names;
-        names.text(&names.bounded(key)).to_string()
+        names.text(&names.bounded(key))
     }
 
     async fn write(

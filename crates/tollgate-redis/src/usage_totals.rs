@@ -27,10 +27,7 @@ impl UsageTotals for RedisStore {
         let key = context.names.bounded(key);
         let (hash_slot, names) = (self.commit().hash_slot(&key), vec![context.names.of_total(&key, policy)]);
         let values = ask(context, |context| values(context, hash_slot, names)).await?;
-        Ok(values
-            .into_iter()
-            .next()
-            .and_then(|(_, value)| total(context.names.text(&key).to_string(), &value?)))
+        Ok(values.into_iter().next().and_then(|(_, value)| total(context.names.text(&key), &value?)))
     }
 
     async fn scan_totals(

@@ -225,17 +225,24 @@ impl CheckBatch {
 
     /// The keys and arguments of acquire.lua and of track.lua.
     fn write(&self, cmd: &mut Cmd, context: &CallContext, now: Timestamp) {
+        let (names, mut name) = (&context.names, String::new());
+        let mut put = |key: &BoundedKey, form: &[&str]| {
+            name.clear();
+            names.push(&mut name, key, form);
+            cmd.arg(&name);
+        };
         for group in &self.groups {
+            let forms: Vec<_> = group.args.iter().map(|args| names.form(&args.policy).concat()).collect();
             for set in &group.sets {
-                for (key, args) in set.keys.iter().zip(&group.args) {
-                    cmd.arg(&*context.names.of(key, &args.policy));
+                for (key, form) in set.keys.iter().zip(&forms) {
+                    put(key, &[form]);
                 }
             }
         }
         for group in &self.groups {
             for set in &group.sets {
                 for (at, args) in group.tracked() {
-                    cmd.arg(&*context.names.of_total(&set.keys[at], args.policy.name()));
+                    put(&set.keys[at], &names.form_of_total(args.policy.name()));
                 }
             }
         }

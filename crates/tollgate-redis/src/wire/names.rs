@@ -4,12 +4,11 @@
 //! read them. In a Cluster, the text in braces decides the hash slot, so one node decides all
 //! policies of a key in one step.
 
-use std::fmt::{self, Write};
+use std::fmt::Write;
 use std::ops::Deref;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
-use smallvec::SmallVec;
 use tollgate_core::{Algorithm, Key, Policy};
 
 use super::layout::SlidingLogLayout;
@@ -39,6 +38,9 @@ const JOBS_FORMS: [&str; 2] = ["~jobs", "~attempts"];
 /// The last suffix of all names of rules in shadow. No other name ends with it.
 const SHADOW_FORM: &str = "~shadow";
 
+/// Most names are no longer.
+const USUAL: usize = 64;
+
 /// A key as it waits for its call: itself, or the digest of a long one.
 ///
 /// The caller makes it before it takes any lock, since a request may carry a key of any length.
@@ -59,23 +61,6 @@ impl BoundedKey {
             BoundedKey::Whole(key) => key.as_encoded(),
             BoundedKey::Hashed(digest) => digest,
         }
-    }
-}
-
-/// The text of a key in its names, of at most [`Key::MAX_TEXT`] bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyText(SmallVec<[u8; 40]>);
-
-impl fmt::Display for KeyText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.0))
-    }
-}
-
-impl Write for KeyText {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
     }
 }
 
@@ -116,33 +101,33 @@ impl KeyNames {
         }
     }
 
-    /// The text of a key. That of a long key is a digest after a `~`, and that of the empty key is
-    /// `-`: a Cluster ignores empty braces. No other text begins so.
-    pub(crate) fn text(&self, key: &BoundedKey) -> KeyText {
-        let mut text = KeyText(SmallVec::new());
+    /// The text of a key in its names, of at most [`Key::MAX_TEXT`] bytes.
+    pub(crate) fn text(&self, key: &BoundedKey) -> String {
+        let mut text = String::with_capacity(USUAL);
+        self.push_text(&mut text, key);
+        text
+    }
+
+    /// Appends the text of a key. That of a long key is a digest after a `~`, and that of the empty
+    /// key is `-`: a Cluster ignores empty braces. No other text begins so.
+    fn push_text(&self, text: &mut String, key: &BoundedKey) {
+        let start = text.len();
         let digest = match key {
-            // Writing to a text does not fail.
-            BoundedKey::Whole(key) if key.is_empty() => {
-                let _ = text.write_char('-');
-                return text;
-            }
+            BoundedKey::Whole(key) if key.is_empty() => return text.push('-'),
             BoundedKey::Whole(key) if self.secret.is_none() => {
-                let _ = key.write_text(&mut text);
+                // Writing to a text does not fail.
+                let _ = key.write_text(text);
                 // Each escaped byte is three.
-                if text.0.len() <= Key::MAX_TEXT {
-                    return text;
+                if text.len() - start <= Key::MAX_TEXT {
+                    return;
                 }
-                text.0.clear();
+                text.truncate(start);
                 self.digest(key)
             }
             BoundedKey::Whole(key) => self.digest(key),
             BoundedKey::Hashed(digest) => *digest,
         };
-        let _ = text.write_char('~');
-        for byte in digest {
-            let _ = write!(text, "{byte:02x}");
-        }
-        text
+        let _ = write!(text, "~{:032x}", u128::from_be_bytes(digest));
     }
 
     fn digest(&self, key: &Key) -> KeyDigest {
@@ -155,68 +140,66 @@ impl KeyNames {
         })
     }
 
-    /// The part of the name that all policies of a key share: `prefix:layout:{key}:`.
-    fn of_key(&self, key: &BoundedKey) -> Name {
-        let mut name = Name::default();
-        name.push(&self.head);
-        name.0.extend_from_slice(&self.text(key).0);
-        name.push("}:");
+    /// Appends the name of a key with these parts behind it: `prefix:layout:{key}:form`.
+    pub(crate) fn push(&self, name: &mut String, key: &BoundedKey, form: &[&str]) {
+        name.push_str(&self.head);
+        self.push_text(name, key);
+        name.push_str("}:");
+        form.iter().for_each(|part| name.push_str(part));
+    }
+
+    fn named(&self, key: &BoundedKey, form: &[&str]) -> String {
+        let mut name = String::with_capacity(USUAL);
+        self.push(&mut name, key, form);
         name
     }
 
     /// The hash slot of a key in a Cluster: all policies of it share one.
     pub(crate) fn hash_slot(&self, key: &BoundedKey) -> u16 {
-        hash_slot_of(&self.text(key).0)
+        hash_slot_of(self.text(key).as_bytes())
     }
 
     /// The name of the pages of usage of a minute. No key has this text.
     pub(crate) fn of_usage(&self, minute: u64) -> Name {
-        Name::listed(format!("{}usage}}:{minute}", self.head).as_bytes())
+        Name::from(format!("{}usage}}:{minute}", self.head))
+    }
+
+    /// The text behind a key in the name of its usage under the policy with this name, in parts.
+    pub(crate) fn form_of_total<'a>(&self, policy: &'a str) -> [&'a str; 3] {
+        [policy, USAGE_FORM, self.suffix]
     }
 
     /// The name of a key's usage under the policy with this name.
     pub(crate) fn of_total(&self, key: &BoundedKey, policy: &str) -> Name {
-        let mut name = self.of_key(key);
-        name.push(policy);
-        name.push(USAGE_FORM);
-        name.push(self.suffix);
-        name
+        Name::from(self.named(key, &self.form_of_total(policy)))
     }
 
     /// The names of a key's jobs under the policy with this name.
     pub(crate) fn of_jobs(&self, key: &BoundedKey, policy: &str) -> [Name; 2] {
-        JOBS_FORMS.map(|form| {
-            let mut name = self.of_key(key);
-            name.push(policy);
-            name.push(form);
-            name
-        })
+        JOBS_FORMS.map(|form| Name::from(self.named(key, &[policy, form])))
     }
 
     /// The texts before and behind a key in the names of its usage.
     pub(crate) fn around_totals(&self, policy: &str) -> (&str, String) {
-        (&self.head, format!("}}:{policy}{USAGE_FORM}{}", self.suffix))
+        (&self.head, format!("}}:{}", self.form_of_total(policy).concat()))
+    }
+
+    /// The text behind a key in the name of its state under a policy, in parts.
+    pub(crate) fn form<'a>(&self, policy: &'a Policy) -> [&'a str; 3] {
+        // A policy's name may contain any printable character. Behind the braces nothing is parsed.
+        [policy.scope(), form_of(Part::of(policy, self.log)), self.suffix]
     }
 
     /// The name of a key's state under a policy.
     pub(crate) fn of(&self, key: &BoundedKey, policy: &Policy) -> Name {
-        let mut name = self.of_key(key);
-        // A policy's name may contain any printable character. Behind the braces nothing is parsed.
-        name.push(policy.scope());
-        name.push(form_of(Part::of(policy, self.log)));
-        name.push(self.suffix);
-        name
+        Name::from(self.named(key, &self.form(policy)))
     }
 
     /// The name under which earlier versions stored a key's state under a policy, if the scripts
     /// still read it.
     pub(crate) fn of_earlier(&self, key: &BoundedKey, policy: &Policy) -> Option<Name> {
         let is_calendar = matches!(policy.algorithm(), Algorithm::CalendarWindow { .. });
-        is_calendar.then(|| {
-            let mut name = self.of_key(key);
-            name.push(policy.scope());
-            name
-        })
+        is_calendar.then(|| Name::from(self.named(key, &[policy.scope()])))
     }
 
     /// The policy whose names have this text behind the key. `None` if it has another form.
@@ -232,14 +215,15 @@ impl KeyNames {
 
     /// The text behind the key in the name of one of its states. `None` for other names.
     pub(crate) fn of_state<'a>(&self, key: &BoundedKey, name: &'a [u8]) -> Option<&'a [u8]> {
-        let text = name.strip_prefix(&*self.of_key(key))?.strip_suffix(self.suffix.as_bytes())?;
+        let head = self.named(key, &[]);
+        let text = name.strip_prefix(head.as_bytes())?.strip_suffix(self.suffix.as_bytes())?;
         let mut others = [USAGE_FORM, SHADOW_FORM].into_iter().chain(JOBS_FORMS);
         (!others.any(|form| text.ends_with(form.as_bytes()))).then_some(text)
     }
 
     /// A pattern that matches all names of a key.
     pub(crate) fn pattern_of(&self, key: &BoundedKey) -> String {
-        escaped(&String::from_utf8_lossy(&self.of_key(key))) + "*"
+        escaped(&self.named(key, &[])) + "*"
     }
 }
 
@@ -265,18 +249,20 @@ pub(crate) fn escaped(text: &str) -> String {
     pattern
 }
 
-/// The name of a key. Most names are short enough to be stored in place.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Name(SmallVec<[u8; 64]>);
+/// The name of a key.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Name(Vec<u8>);
+
+impl From<String> for Name {
+    fn from(name: String) -> Name {
+        Name(name.into_bytes())
+    }
+}
 
 impl Name {
-    fn push(&mut self, text: &str) {
-        self.0.extend_from_slice(text.as_bytes());
-    }
-
     /// A name that Redis has listed.
     pub(crate) fn listed(bytes: &[u8]) -> Name {
-        Name(SmallVec::from_slice(bytes))
+        Name(bytes.to_vec())
     }
 
     /// The hash slot in a Cluster, by the text in the first braces.
@@ -315,9 +301,7 @@ mod tests {
     }
 
     fn hash_slot(text: &str) -> u16 {
-        let mut name = Name::default();
-        name.push(text);
-        name.hash_slot()
+        Name::listed(text.as_bytes()).hash_slot()
     }
 
     #[test]
@@ -367,8 +351,8 @@ mod tests {
                 let keys: Vec<BoundedKey> =
                     (0..300).map(|length| names.bounded(&Key::from(sign.repeat(length)))).collect();
                 assert!(keys.iter().all(|key| key.as_bytes().len() <= Key::MAX_TEXT));
-                let texts: Vec<KeyText> = keys.iter().map(|key| names.text(key)).collect();
-                assert!(texts.iter().all(|text| text.0.len() <= Key::MAX_TEXT));
+                let texts: Vec<String> = keys.iter().map(|key| names.text(key)).collect();
+                assert!(texts.iter().all(|text| text.len() <= Key::MAX_TEXT));
                 let shorter = texts.windows(2).filter(|pair| pair[0] == pair[1]);
                 assert_eq!(shorter.count(), 0, "{sign:?}: two keys with one text");
             }
