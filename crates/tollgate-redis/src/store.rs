@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tollgate_core::{
@@ -22,8 +21,8 @@ use crate::commit::{
 use crate::error::{Cause, Error};
 use crate::eviction::Eviction;
 use crate::renewals::{self, RenewalAnswer};
+use crate::set;
 use crate::set::several_hash_slots::{self, HashSlotPart};
-use crate::set::{self, PairOrder};
 use crate::usage;
 use crate::wire::args::ScriptArgs;
 use crate::wire::script::Part;
@@ -71,7 +70,7 @@ impl RedisStore {
         &self,
         hash_slot: u16,
         request: AcquireRequest<'_>,
-        order: Option<PairOrder>,
+        order: Option<Box<[usize]>>,
     ) -> Reply<Result<Verdict, Error>, AcquireFuture> {
         // First: it panics where there are no timers, and then nothing has been asked.
         let (deadline, end) =
@@ -192,19 +191,19 @@ impl Store for RedisStore {
         let (pairs, keys, order) = set::pairs(set, &self.commit.context.names);
         let is_slot = |pair: &Pair<'_>| pair.policy.is_in_flight() && pair.cost > 0;
         let is_claim = times.max() > 0 && pairs.iter().any(is_slot);
-        let hash_slots: SmallVec<[u16; 4]> = keys.iter().map(|key| self.commit.hash_slot(key)).collect();
-        match hash_slots[..] {
-            [] => Reply::Now(Ok(Verdict::without_statuses(times.max()))),
-            [hash_slot, ref others @ ..] if others.iter().all(|other| *other == hash_slot) => {
-                let order = (order.len() != pairs.len()).then_some(order);
-                self.ask(hash_slot, AcquireRequest { pairs, keys, times, is_claim }, order)
-            }
-            _ => {
-                let log = self.commit.context.names.log;
-                let parts = several_hash_slots::parts(&pairs, &keys, &hash_slots, log, is_claim);
-                Reply::Later(AcquireFuture { answer: self.acquire_parts(parts, times), order: Some(order) })
-            }
+        let hash_slot = |key| self.commit.hash_slot(key);
+        let Some(first) = keys.first().map(hash_slot) else {
+            return Reply::Now(Ok(Verdict::without_statuses(times.max())));
+        };
+        if keys[1..].iter().all(|key| hash_slot(key) == first) {
+            let order = (order.len() != pairs.len()).then(|| order.into_boxed_slice());
+            return self.ask(first, AcquireRequest { pairs: &pairs, keys, times, is_claim }, order);
         }
+        let hash_slots: Vec<u16> = keys.iter().map(hash_slot).collect();
+        let log = self.commit.context.names.log;
+        let parts = several_hash_slots::parts(&pairs, &keys, &hash_slots, log, is_claim);
+        let (answer, order) = (self.acquire_parts(parts, times), Some(order.into_boxed_slice()));
+        Reply::Later(AcquireFuture { answer, order })
     }
 
     fn supports(&self, policy: &Policy) -> Result<(), PolicyError> {
@@ -282,7 +281,7 @@ pub struct AcquireFuture {
     answer: AnswerInTime<Answered>,
     /// Which status belongs to which check, if the set names a pair twice or is spread over hash
     /// slots.
-    order: Option<PairOrder>,
+    order: Option<Box<[usize]>>,
 }
 
 impl Future for AcquireFuture {

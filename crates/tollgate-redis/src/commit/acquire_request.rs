@@ -19,7 +19,7 @@ pub(crate) struct Pair<'a> {
 
 /// A set that names each pair of policy and key once, and how often to acquire it.
 pub(crate) struct AcquireRequest<'a> {
-    pub(crate) pairs: SmallVec<[Pair<'a>; 4]>,
+    pub(crate) pairs: &'a [Pair<'a>],
     /// The key of each pair.
     pub(crate) keys: SetKeys,
     pub(crate) times: Times,

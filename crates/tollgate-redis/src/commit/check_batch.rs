@@ -205,7 +205,7 @@ impl CheckBatch {
                 && group
                     .args
                     .iter()
-                    .zip(&request.pairs)
+                    .zip(request.pairs)
                     .all(|(args, pair)| args.matches(pair.policy, pair.cost))
         };
         // A call has few groups: as many as its callers have different rules and costs.
@@ -516,9 +516,9 @@ mod tests {
     fn push(checks: &mut CheckBatch, user: u32) -> VerdictReceiver {
         let (policy, log) = (Policy::new("p", Quota::per_day(5)), SlidingLogLayout::List);
         let names = KeyNames::new("t", None, log);
-        let pairs = SmallVec::from_iter([Pair { policy: &policy, cost: 1 }]);
+        let pairs = [Pair { policy: &policy, cost: 1 }];
         let keys = SetKeys::from_iter([names.bounded(&Key::from(user))]);
-        let request = AcquireRequest { pairs, keys, times: Times::ONCE, is_claim: false };
+        let request = AcquireRequest { pairs: &pairs, keys, times: Times::ONCE, is_claim: false };
         let (caller, answer) = Caller::new(None);
         checks.push(request, user.into(), log, caller, None);
         answer

@@ -8,15 +8,13 @@ use tollgate_core::{Check, Verdict};
 use crate::commit::{Pair, SetKeys};
 use crate::wire::names::KeyNames;
 
-/// Which pair each check of a set is.
-pub(crate) type PairOrder = SmallVec<[usize; 4]>;
-
-/// Each pair of policy and key once, with the sum of its costs and its key.
+/// Each pair of policy and key once, with the sum of its costs and its key; and which of them each
+/// check of a set is.
 pub(crate) fn pairs<'a>(
     set: &[Check<'a>],
     names: &KeyNames,
-) -> (SmallVec<[Pair<'a>; 4]>, SetKeys, PairOrder) {
-    let (mut pairs, mut keys, mut order) = (SmallVec::new(), SetKeys::new(), PairOrder::new());
+) -> (SmallVec<[Pair<'a>; 4]>, SetKeys, SmallVec<[usize; 4]>) {
+    let (mut pairs, mut keys, mut order) = (SmallVec::new(), SetKeys::new(), SmallVec::<[usize; 4]>::new());
     for (i, check) in set.iter().enumerate() {
         let before = &set[..i];
         let is_same = |other: &Check<'_>| {

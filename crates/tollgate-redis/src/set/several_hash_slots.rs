@@ -250,11 +250,12 @@ impl HashSlotPart {
         deadline: Option<Deadline>,
     ) -> Result<VerdictReceiver, Error> {
         let cost = |args: &ScriptArgs| args.cost.saturating_mul(costs.into());
-        let pairs = self.args.iter().map(|args| Pair { policy: &args.policy, cost: cost(args) }).collect();
+        let pairs: SmallVec<[Pair<'_>; 4]> =
+            self.args.iter().map(|args| Pair { policy: &args.policy, cost: cost(args) }).collect();
         let is_claim = self.is_claim && times != Times::LOOK;
         commit.acquire(
             self.hash_slot,
-            AcquireRequest { pairs, keys: self.keys.clone(), times, is_claim },
+            AcquireRequest { pairs: &pairs, keys: self.keys.clone(), times, is_claim },
             deadline,
         )
     }
