@@ -112,14 +112,13 @@ impl<W: Write> Write for Escaped<'_, W> {
 }
 
 fn write_escaped(bytes: &[u8], out: &mut impl Write) -> fmt::Result {
-    for run in bytes.chunk_by(|a, b| is_plain(*a) == is_plain(*b)) {
-        if is_plain(run[0]) {
-            out.write_str(ascii(run))?;
-        } else {
-            run.iter().try_for_each(|byte| out.write_str(ascii(&ESCAPES[usize::from(*byte)])))?;
-        }
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|byte| !is_plain(*byte)) {
+        out.write_str(ascii(&rest[..at]))?;
+        out.write_str(ascii(&ESCAPES[usize::from(rest[at])]))?;
+        rest = &rest[at + 1..];
     }
-    Ok(())
+    out.write_str(ascii(rest))
 }
 
 /// Escapes what a key cannot contain when it is typed, and what a terminal does not show.
