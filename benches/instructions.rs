@@ -26,8 +26,8 @@ use tokio::task::JoinSet;
 use tollgate::extract;
 use tollgate::store::{Check, End, Grant, NeverFails, Reply, Store, Times, Verdict};
 use tollgate::{
-    CircuitBreaker, Fields, Key, Lease, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer, Share,
-    StoreExt,
+    CircuitBreaker, Fields, Key, Lease, Limiter, MemoryStore, Policy, PolicyExt, Quota, RateLimitLayer,
+    Share, StoreExt,
 };
 use tollgate_benches::ready_service;
 use tollgate_redis::RedisStore;
@@ -35,7 +35,7 @@ use tollgate_test_servers::{Kind, Server};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// In the order of the table. `run` has what each of them does.
-const ROWS: [&str; 17] = [
+const ROWS: [&str; 18] = [
     "memory: no layer",
     "by hand: fields",
     "by hand: denied",
@@ -44,6 +44,7 @@ const ROWS: [&str; 17] = [
     "memory: layer, fields",
     "memory: layer, fields, 3 rules",
     "memory: layer, fields, denied",
+    "memory: limiter",
     "leased: store",
     "leased: store, deny cache",
     "later: store",
@@ -144,6 +145,10 @@ async fn run(row: &str, requests: u32, redis: &str) {
         "memory: layer, fields, denied" => {
             let rule = Policy::new("api", SCANT).by(extract::header("x-api-key"));
             send_through(RateLimitLayer::new([rule]), requests, hot).await;
+        }
+        "memory: limiter" => {
+            let (limiter, key) = (Limiter::new([Policy::new("api", AMPLE)]), Key::from("ada"));
+            (0..requests).for_each(|_| assert!(limiter.check_now(&key, 1).is_ok()));
         }
         "leased: store" => ask(MemoryStore::new().leased(Lease::default()), requests, hot).await,
         "leased: store, deny cache" => {
