@@ -10,6 +10,7 @@ mod over_cluster;
 mod over_redis;
 mod report;
 mod scenario;
+mod summary;
 mod targets;
 
 use std::error::Error;

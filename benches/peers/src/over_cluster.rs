@@ -5,36 +5,62 @@ use std::time::Duration;
 
 use clap::Args;
 use tollgate::{Lease, Policy, Quota, StoreExt};
-use tollgate_test_servers::{Cluster, Kind, Server};
 use tollgate_redis::RedisStore;
+use tollgate_test_servers::{Cluster, Kind, Server};
 
 use crate::measure::Answers;
 use crate::over_redis::alone::Alone;
 use crate::over_redis::host::Failure;
 use crate::over_redis::measure::{Budgeted, Prepared, Subject};
 use crate::over_redis::scenario::{Crowd, Scenario};
+use crate::report::or_dash;
+use crate::summary::Summary;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Seconds per round, after a warm-up.
+    /// Seconds that a row has in a run, after a warm-up.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// Rounds of which the best counts.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
-    rounds: u64,
+    /// Whole runs. The report has the medians over them.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    runs: u64,
 }
 
 const SCENARIOS: [Scenario; 3] = [Scenario::Uniform512, Scenario::Zipf, Scenario::Hot];
 
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// The best round of one row.
-#[derive(Clone, Copy, Default)]
-struct Best {
+/// One run of a row.
+#[derive(Clone, Copy)]
+struct Run {
     per_second: f64,
     trips: f64,
     server_micros: f64,
     answers: Answers,
+}
+
+struct Setup<'a> {
+    name: &'static str,
+    url: String,
+    servers: &'a [Server],
+}
+
+struct Row<'a> {
+    scenario: Scenario,
+    crowd: Crowd,
+    setup: &'a Setup<'a>,
+    is_leased: bool,
+    runs: Vec<Run>,
+}
+
+impl Row<'_> {
+    fn how(&self) -> &'static str {
+        if self.is_leased { "leased" } else { "exact" }
+    }
+
+    fn median(&self, figure: impl Fn(&Run) -> f64) -> f64 {
+        Summary::of(self.runs.iter().map(figure)).map_or(f64::NAN, |summary| summary.median)
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Result<String, Failure> {
@@ -44,47 +70,64 @@ pub(crate) fn run(options: &Options) -> Result<String, Failure> {
     // They would share the processors, and decide nothing.
     replicas.iter().for_each(Server::kill);
     let cluster_url = masters[0].url().replacen("redis://", "redis-cluster://", 1);
-    let one = (server.url(), std::slice::from_ref(&server));
-    let setups = [("one server", &one), ("three masters", &(cluster_url, masters))];
+    let setups = [
+        Setup { name: "one server", url: server.url(), servers: std::slice::from_ref(&server) },
+        Setup { name: "three masters", url: cluster_url, servers: masters },
+    ];
 
-    let mut report = "| | servers | | k decisions/s | round trips per decision | server µs | allowed | denied | failed |\n\
-                      |---|---|---|--:|--:|--:|--:|--:|--:|\n"
-        .to_owned();
+    let mut rows = Vec::new();
     for scenario in SCENARIOS {
         let crowd = Crowd::new(scenario);
-        for (name, (url, servers)) in setups {
-            for is_leased in [false, true] {
-                let mut best = Best::default();
-                for _ in 0..options.rounds {
-                    let round = round(url, servers, scenario, &crowd, is_leased, options.seconds)?;
-                    if round.per_second > best.per_second {
-                        best = round;
-                    }
-                }
-                let Best { per_second, trips, server_micros, answers } = best;
-                let (title, how) = (scenario.title(), if is_leased { "leased" } else { "exact" });
-                let Answers { allowed, denied, other } = answers;
-                writeln!(
-                    report,
-                    "| {title} | {name} | {how} | {:.0} | {trips:.4} | {server_micros:.2} | {allowed} | {denied} | {other} |",
-                    per_second / 1e3,
-                )?;
-                eprintln!("{title}, {name}, {how}: {:.0} k/s", per_second / 1e3);
-            }
+        for setup in &setups {
+            let row = |is_leased| Row { scenario, crowd: crowd.clone(), setup, is_leased, runs: Vec::new() };
+            rows.extend([row(false), row(true)]);
         }
+    }
+    for run in 0..options.runs {
+        for row in &mut rows {
+            eprintln!(
+                "run {} of {}, {}, {}, {} …",
+                run + 1,
+                options.runs,
+                row.scenario.title(),
+                row.setup.name,
+                row.how()
+            );
+            row.runs.push(measure(row, options.seconds)?);
+        }
+    }
+    report(&rows, options)
+}
+
+fn report(rows: &[Row<'_>], options: &Options) -> Result<String, Failure> {
+    let mut report = format!("Medians of {} whole runs.\n\n", options.runs);
+    report.push_str(
+        "| | servers | | k decisions/s | range | round trips per decision | server µs | allowed | denied | failed |\n\
+         |---|---|---|--:|--:|--:|--:|--:|--:|--:|\n",
+    );
+    for row in rows {
+        let speeds = Summary::of(row.runs.iter().map(|run| run.per_second));
+        let mut answers = Answers::default();
+        row.runs.iter().for_each(|run| answers += run.answers);
+        let Answers { allowed, denied, other } = answers;
+        writeln!(
+            report,
+            "| {} | {} | {} | {:.0} | {} | {:.4} | {:.2} | {allowed} | {denied} | {other} |",
+            row.scenario.title(),
+            row.setup.name,
+            row.how(),
+            row.median(|run| run.per_second) / 1e3,
+            or_dash(speeds.map(|speeds| speeds.range(|speed| format!("{:.0}", speed / 1e3)))),
+            row.median(|run| run.trips),
+            row.median(|run| run.server_micros),
+        )?;
     }
     Ok(report)
 }
 
-fn round(
-    url: &str,
-    servers: &[Server],
-    scenario: Scenario,
-    crowd: &Crowd,
-    is_leased: bool,
-    seconds: u64,
-) -> Result<Best, Failure> {
-    for server in servers {
+fn measure(row: &Row<'_>, seconds: u64) -> Result<Run, Failure> {
+    let Row { scenario, crowd, setup: Setup { url, servers, .. }, is_leased, .. } = row;
+    for server in *servers {
         server.command(&["FLUSHALL"])?;
     }
     let runtime = crate::over_redis::runtime()?;
@@ -104,7 +147,7 @@ fn round(
     let sample = runtime.block_on(subject.run(crowd, Duration::from_secs(seconds)));
     let after = spent(servers)?;
     let decided = (sample.answers.allowed + sample.answers.denied) as f64;
-    Ok(Best {
+    Ok(Run {
         per_second: decided / sample.wall.as_secs_f64(),
         trips: (after.0 - before.0) as f64 / decided,
         server_micros: (after.1 - before.1) * 1e6 / decided,

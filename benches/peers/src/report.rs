@@ -1,24 +1,21 @@
 //! The report, as markdown.
 
 use std::fmt;
-use std::time::Duration;
 
-use crate::contenders::{BARE, Contender, OURS};
+use crate::contenders::{BARE, Contender, OURS, Part};
 use crate::measure::Answers;
-use crate::scenario::{KeySource, Scenario};
+use crate::scenario::Scenario;
+use crate::summary::{Summary, times, two_digits};
 use crate::targets::{Aim, TARGETS, Target};
-
-/// A bare loop this many times slower than the fastest bare loop counts as disturbed.
-const DISTURBED: f64 = 1.25;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) contender: Contender,
-    pub(crate) scenario: Scenario,
-    pub(crate) threads: usize,
-    pub(crate) wall: Option<Duration>,
+    /// Nanoseconds per request of a thread, in each run.
+    pub(crate) runs: Vec<f64>,
     /// Of all runs together.
     pub(crate) answers: Answers,
+    /// The header fields of an answer.
     pub(crate) fields: Vec<String>,
 }
 
@@ -26,198 +23,162 @@ impl Line {
     fn is_bare(&self) -> bool {
         self.contender.package == BARE
     }
-
-    /// Whether all requests had the answer that the scenario expects.
-    fn as_expected(&self, requests: u64) -> bool {
-        let mut demanded = Answers::default();
-        match self.scenario.allows() {
-            true => demanded.allowed = requests,
-            false => demanded.denied = requests,
-        }
-        self.answers == demanded
-    }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Standing {
-    ours: f64,
-    theirs: f64,
-    met: bool,
-    aim_met: bool,
+/// All limiters in one scenario.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) scenario: Scenario,
+    pub(crate) threads: usize,
+    pub(crate) lines: Vec<Line>,
+}
+
+impl Table {
+    pub(crate) fn new(
+        scenario: Scenario,
+        threads: usize,
+        lineup: impl IntoIterator<Item = Contender>,
+    ) -> Table {
+        let line =
+            |contender| Line { contender, runs: Vec::new(), answers: Answers::default(), fields: Vec::new() };
+        Table { scenario, threads, lines: lineup.into_iter().map(line).collect() }
+    }
+
+    fn limiters(&self) -> impl Iterator<Item = &Line> {
+        self.lines.iter().filter(|line| !line.is_bare())
+    }
+
+    fn line(&self, package: &str, part: Part) -> Option<&Line> {
+        self.limiters().find(|line| line.contender.package == package && line.contender.part == part)
+    }
+
+    /// The nanoseconds that a limiter adds to the loop, in each run.
+    fn added(&self, line: &Line) -> Vec<f64> {
+        let key = line.contender.key;
+        let bare = self.lines.iter().find(|bare| bare.is_bare() && bare.contender.key == key);
+        let bare = bare.map_or(&[][..], |bare| &bare.runs);
+        line.runs.iter().zip(bare).map(|(whole, bare)| whole - bare).collect()
+    }
+
+    /// What a limiter adds as a multiple of what its yardstick adds in the same run.
+    fn ratio(&self, line: &Line) -> Option<Summary> {
+        let Contender { part, .. } = line.contender;
+        let same_part = if part.has_layer() { part } else { Part::Primitive };
+        let yardstick = self.line(part.yardstick(self.scenario), same_part)?;
+        Summary::of_ratios(&self.added(line), &self.added(yardstick))
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, expected: u64) -> fmt::Result {
+        writeln!(f, "### {}, {}\n", threads_title(self.threads), self.scenario.title())?;
+        writeln!(
+            f,
+            "| | | ns added | range | ratio (range) | to | allowed | denied | other | as expected |"
+        )?;
+        writeln!(f, "|---|---|--:|--:|--:|---|--:|--:|--:|---|")?;
+        for line in self.limiters() {
+            let Contender { package, part, .. } = line.contender;
+            let added = Summary::of(self.added(line));
+            let Answers { allowed, denied, other } = line.answers;
+            let decided = if self.scenario.allows() { allowed } else { denied };
+            let as_expected = decided == expected && allowed + denied + other == expected;
+            writeln!(
+                f,
+                "| {package} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                part.title(),
+                or_dash(added.map(|added| nanos(added.median))),
+                or_dash(added.map(|added| added.range(nanos))),
+                or_dash(self.ratio(line).map(times)),
+                part.yardstick(self.scenario),
+                grouped(allowed),
+                grouped(denied),
+                grouped(other),
+                if as_expected { "yes" } else { "**NO**" },
+            )?;
+        }
+        for line in self.lines.iter().filter(|line| line.is_bare()) {
+            let whole = Summary::of(line.runs.iter().copied());
+            writeln!(
+                f,
+                "| *the loop itself, key as {}* | | *{}* | *{}* | | | | | | |",
+                line.contender.key.title(),
+                or_dash(whole.map(|whole| nanos(whole.median))),
+                or_dash(whole.map(|whole| whole.range(nanos))),
+            )?;
+        }
+        writeln!(f)
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// Per thread and run.
-    requests: u64,
-    runs: u64,
-    lines: Vec<Line>,
+    /// Per thread and round.
+    pub(crate) requests: u64,
+    /// Per run.
+    pub(crate) rounds: u64,
+    pub(crate) runs: u64,
+    pub(crate) tables: Vec<Table>,
 }
 
 impl Report {
-    pub(crate) const fn new(requests: u64, runs: u64) -> Report {
-        Report { requests, runs, lines: Vec::new() }
-    }
-
-    pub(crate) fn add(&mut self, lines: Vec<Line>) {
-        self.lines.extend(lines);
-    }
-
-    /// The nanoseconds that this limiter's layer adds to a request; `None` if not measured.
-    pub(crate) fn added(
-        &self,
-        package: &str,
-        fields: bool,
-        scenario: Scenario,
-        threads: usize,
-    ) -> Option<f64> {
-        let line = self.table(scenario, threads).find(|line| {
-            line.contender.package == package && line.contender.fields == fields && !line.is_bare()
-        })?;
-        self.added_by(line)
-    }
-
-    fn added_by(&self, line: &Line) -> Option<f64> {
-        Some(self.whole(line)? - self.bare_loop(line.contender.key, line.scenario, line.threads)?)
-    }
-
-    fn bare_loop(&self, key: KeySource, scenario: Scenario, threads: usize) -> Option<f64> {
-        let mut lines = self.table(scenario, threads);
-        self.whole(lines.find(|line| line.is_bare() && line.contender.key == key)?)
-    }
-
-    /// Nanoseconds per request of a thread, in the best run.
-    fn whole(&self, line: &Line) -> Option<f64> {
-        Some(line.wall?.as_nanos() as f64 / self.requests as f64)
-    }
-
-    fn table(&self, scenario: Scenario, threads: usize) -> impl Iterator<Item = &Line> {
-        self.lines.iter().filter(move |line| line.scenario == scenario && line.threads == threads)
-    }
-
-    /// One line per limiter, of its first scenario.
-    fn rows(&self, threads: usize) -> Vec<&Line> {
-        let mut rows: Vec<&Line> = Vec::new();
-        for line in self.lines.iter().filter(|line| line.threads == threads && !line.is_bare()) {
-            let who = |line: &Line| (line.contender.package, line.contender.fields);
-            if rows.iter().all(|row| who(row) != who(line)) {
-                rows.push(line);
-            }
-        }
-        rows
+    fn table(&self, scenario: Scenario, threads: usize) -> Option<&Table> {
+        self.tables.iter().find(|table| table.scenario == scenario && table.threads == threads)
     }
 
     fn threads(&self) -> Vec<usize> {
-        let mut threads: Vec<usize> = self.lines.iter().map(|line| line.threads).collect();
+        let mut threads: Vec<usize> = self.tables.iter().map(|table| table.threads).collect();
         threads.dedup();
         threads
     }
 
+    /// Each limiter and part once. Tables of denials do not have all of them.
+    fn rows(&self) -> impl Iterator<Item = &Line> {
+        let allowed = self.tables.iter().find(|table| table.scenario.allows()).or(self.tables.first());
+        allowed.into_iter().flat_map(Table::limiters)
+    }
+
     fn limiters(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "## The limiters\n")?;
-        writeln!(f, "| layer | version | key | header fields of an allowed answer |\n|---|---|---|---|")?;
-        for line in self.rows(self.threads()[0]) {
-            let Contender { package, key, .. } = line.contender;
+        writeln!(f, "| | version | | key | header fields of an allowed answer |\n|---|---|---|---|---|")?;
+        for line in self.rows() {
+            let Contender { package, part, key, .. } = line.contender;
             let fields = if line.fields.is_empty() { String::from("none") } else { line.fields.join(", ") };
-            writeln!(f, "| {package} | {} | {} | {fields} |", version(package).unwrap_or("?"), key.title())?;
+            let version = version(package).unwrap_or("?");
+            writeln!(f, "| {package} | {version} | {} | {} | {fields} |", part.title(), key.title())?;
         }
         writeln!(f)
     }
 
-    fn summary(&self, f: &mut fmt::Formatter<'_>, threads: usize) -> fmt::Result {
-        writeln!(f, "## {}: what the layer adds to a request\n", threads_title(threads))?;
-        write!(f, "| layer | fields |")?;
-        Scenario::ALL
-            .iter()
-            .try_for_each(|scenario| write!(f, " {} (× {}) |", scenario.title(), scenario.yardstick()))?;
-        writeln!(f, "\n|---|---|--:|--:|--:|")?;
-        for line in self.rows(threads) {
-            let Contender { package, fields, .. } = line.contender;
-            write!(f, "| {package} | {} |", on_off(fields))?;
+    /// Layers and primitives apart, since a layer does more.
+    fn summary(&self, f: &mut fmt::Formatter<'_>, threads: usize, of_layers: bool) -> fmt::Result {
+        let what = if of_layers { "what a layer adds" } else { "what a decision without a layer takes" };
+        writeln!(f, "## {}: {what}\n", threads_title(threads))?;
+        write!(f, "| |")?;
+        for scenario in Scenario::ALL {
+            let part = if of_layers { Part::Layer } else { Part::Primitive };
+            write!(f, " {}, ratio to {} |", scenario.title(), part.yardstick(scenario))?;
+        }
+        writeln!(f, "\n|---|--:|--:|--:|")?;
+        for row in self.rows().filter(|row| row.contender.part.has_layer() == of_layers) {
+            let Contender { package, part, .. } = row.contender;
+            write!(f, "| {package}, {} |", part.title())?;
             for scenario in Scenario::ALL {
-                match self.added(package, fields, scenario, threads) {
-                    Some(added) => {
-                        let times = self
-                            .added(scenario.yardstick(), fields, scenario, threads)
-                            .map(|theirs| added / theirs);
-                        write!(
-                            f,
-                            " {} ns{} |",
-                            nanos(added),
-                            times.map_or_else(String::new, |t| format!(" ({t:.2} ×)"))
-                        )?;
-                    }
-                    None => write!(f, " – |")?,
-                }
+                let cell = self.table(scenario, threads).and_then(|table| {
+                    let line = table.line(package, part)?;
+                    let added = nanos(Summary::of(table.added(line))?.median);
+                    let ratio =
+                        table.ratio(line).map_or_else(String::new, |ratio| format!(", {}", times(ratio)));
+                    Some(format!("{added} ns{ratio}"))
+                });
+                write!(f, " {} |", or_dash(cell))?;
             }
             writeln!(f)?;
-        }
-        for key in [KeySource::PeerIp, KeySource::Field] {
-            write!(f, "| *the loop itself, key as {}* | |", key.title())?;
-            for scenario in Scenario::ALL {
-                match self.bare_loop(key, scenario, threads) {
-                    Some(whole) => write!(f, " *{} ns* |", nanos(whole))?,
-                    None => write!(f, " – |")?,
-                }
-            }
-            writeln!(f)?;
-        }
-        writeln!(f)?;
-        self.disturbed(f, threads)
-    }
-
-    /// Reports the scenarios in which the bare loop was slow: it should always be equally fast.
-    fn disturbed(&self, f: &mut fmt::Formatter<'_>, threads: usize) -> fmt::Result {
-        for scenario in Scenario::ALL {
-            let slow = [KeySource::PeerIp, KeySource::Field].into_iter().any(|key| {
-                let all =
-                    self.lines.iter().filter_map(|line| self.bare_loop(key, line.scenario, line.threads));
-                let here = self.bare_loop(key, scenario, threads);
-                here.is_some_and(|here| here > DISTURBED * all.fold(f64::INFINITY, f64::min))
-            });
-            if slow {
-                writeln!(
-                    f,
-                    "**Disturbed: {}.** The loop itself was slow: another process used the processor in every \
-                     run, so the figures of that column mean little.\n",
-                    scenario.title(),
-                )?;
-            }
-        }
-        Ok(())
-    }
-
-    fn answers(&self, f: &mut fmt::Formatter<'_>, threads: usize) -> fmt::Result {
-        writeln!(f, "### {}: what was answered, all runs together\n", threads_title(threads))?;
-        writeln!(f, "| layer | fields | scenario | ns added | allowed | denied | other | as expected |")?;
-        writeln!(f, "|---|---|---|--:|--:|--:|--:|---|")?;
-        for scenario in Scenario::ALL {
-            for line in self.table(scenario, threads).filter(|line| !line.is_bare()) {
-                let Contender { package, fields, .. } = line.contender;
-                let Answers { allowed, denied, other } = line.answers;
-                let added = self.added_by(line).map_or_else(|| String::from("–"), nanos);
-                writeln!(
-                    f,
-                    "| {package} | {} | {} | {added} | {} | {} | {} | {} |",
-                    on_off(fields),
-                    scenario.title(),
-                    grouped(allowed),
-                    grouped(denied),
-                    grouped(other),
-                    if line.as_expected(self.requests * self.runs * threads as u64) {
-                        "yes"
-                    } else {
-                        "**NO**"
-                    },
-                )?;
-            }
         }
         writeln!(f)
     }
 
     fn targets(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "## What {OURS} must show\n")?;
-        writeln!(f, "| scenario | fields | threads | {OURS} | peer | | ratio | at most | aim | |")?;
+        writeln!(f, "| scenario | | threads | {OURS} | peer | | ratio | at most | aim | |")?;
         writeln!(f, "|---|---|--:|--:|---|--:|--:|--:|--:|---|")?;
         for threads in self.threads() {
             TARGETS.iter().try_for_each(|target| self.target(f, target, threads))?;
@@ -225,59 +186,57 @@ impl Report {
         Ok(())
     }
 
-    /// Whether a target is met; `None` if one of the two was not measured.
-    fn standing(&self, target: &Target, threads: usize) -> Option<Standing> {
-        let ours = self.added(OURS, target.fields, target.scenario, threads)?;
-        let theirs = self.added(target.peer, target.fields, target.scenario, threads)?;
-        let aim_met = match target.aim {
-            Some(Aim::Times(times)) => ours <= times * theirs,
+    fn target(&self, f: &mut fmt::Formatter<'_>, target: &Target, threads: usize) -> fmt::Result {
+        let Target { scenario, part, at_most, aim } = *target;
+        let peer = part.yardstick(scenario);
+        let shown = self.table(scenario, threads).and_then(|table| {
+            let (ours, theirs) = (table.line(OURS, part)?, table.line(peer, part)?);
+            let median = |line| Summary::of(table.added(line)).map(|added| added.median);
+            Some((median(ours)?, median(theirs)?, table.ratio(ours)?.median))
+        });
+        let aim_is_met = |ours: f64, ratio: f64| match aim {
+            Some(Aim::Times(times)) => ratio <= times,
             Some(Aim::Nanos(nanos)) => ours <= nanos,
             None => false,
         };
-        Some(Standing { ours, theirs, met: ours <= target.at_most * theirs, aim_met })
-    }
-
-    fn target(&self, f: &mut fmt::Formatter<'_>, target: &Target, threads: usize) -> fmt::Result {
-        let Target { scenario, fields, peer, at_most, aim } = *target;
-        write!(f, "| {} | {} | {threads} |", scenario.title(), on_off(fields))?;
-        let aim = match aim {
-            Some(Aim::Times(times)) => format!("{times:.2} ×"),
-            Some(Aim::Nanos(aim)) => format!("{} ns", nanos(aim)),
-            None => String::from("–"),
+        let verdict = match shown {
+            None => "not measured",
+            Some((_, _, ratio)) if ratio > at_most => "**not met**",
+            Some((ours, _, ratio)) if aim_is_met(ours, ratio) => "met, and the aim",
+            Some(_) => "met",
         };
-        match self.standing(target, threads) {
-            Some(standing) => {
-                let verdict = match (standing.met, standing.aim_met) {
-                    (false, _) => "**not met**",
-                    (true, false) => "met",
-                    (true, true) => "met, and the aim",
-                };
-                let (ours, theirs) = (nanos(standing.ours), nanos(standing.theirs));
-                let ratio = standing.ours / standing.theirs;
-                writeln!(
-                    f,
-                    " {ours} ns | {peer} | {theirs} ns | {ratio:.2} × | {at_most:.2} × | {aim} | {verdict} |"
-                )
-            }
-            None => writeln!(f, " – | {peer} | – | – | {at_most:.2} × | {aim} | not measured |"),
-        }
+        let aim = aim.map(|aim| match aim {
+            Aim::Times(times) => format!("{times:.2} ×"),
+            Aim::Nanos(aim) => format!("{} ns", nanos(aim)),
+        });
+        writeln!(
+            f,
+            "| {} | {} | {threads} | {} | {peer} | {} | {} | {at_most:.2} × | {} | {verdict} |",
+            scenario.title(),
+            part.title(),
+            or_dash(shown.map(|(ours, _, _)| format!("{} ns", nanos(ours)))),
+            or_dash(shown.map(|(_, theirs, _)| format!("{} ns", nanos(theirs)))),
+            or_dash(shown.map(|(_, _, ratio)| format!("{} ×", two_digits(ratio)))),
+            or_dash(aim),
+        )
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "# What a limiter's layer adds to a request, state in memory\n")?;
-        let (requests, runs) = (grouped(self.requests), self.runs);
-        writeln!(f, "{requests} requests per thread and run; the best of {runs} runs, taken in turn.")?;
-        writeln!(f, "Nanoseconds per request of a thread, minus those of the same loop without a layer.")?;
-        writeln!(
-            f,
-            "In brackets: the ratio to the peer in the head of the column, with its fields equally on or off.\n"
-        )?;
+        writeln!(f, "# What a limiter adds to a request, state in memory\n")?;
+        let (requests, rounds, runs) = (grouped(self.requests), self.rounds, self.runs);
+        writeln!(f, "Medians of {runs} whole runs, with the range of the runs. In a run each limiter has")?;
+        writeln!(f, "{rounds} rounds of {requests} requests per thread, in turn; their median counts.")?;
+        writeln!(f, "Nanoseconds per request of a thread, minus those of the same loop without a limiter.")?;
+        writeln!(f, "A ratio is formed within each run, to the same part of the other limiter.\n")?;
         self.limiters(f)?;
         for threads in self.threads() {
-            self.summary(f, threads)?;
-            self.answers(f, threads)?;
+            self.summary(f, threads, true)?;
+            self.summary(f, threads, false)?;
+            for table in self.tables.iter().filter(|table| table.threads == threads) {
+                table.write(f, self.requests * self.rounds * self.runs * threads as u64)?;
+            }
         }
         self.targets(f)
     }
@@ -299,10 +258,6 @@ fn threads_title(threads: usize) -> String {
     }
 }
 
-fn on_off(fields: bool) -> &'static str {
-    if fields { "on" } else { "off" }
-}
-
 fn nanos(value: f64) -> String {
     let sign = if value <= -0.5 { "−" } else { "" };
     format!("{sign}{}", grouped(value.abs().round() as u64))
@@ -319,4 +274,8 @@ pub(crate) fn grouped(value: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+pub(crate) fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| String::from("–"))
 }

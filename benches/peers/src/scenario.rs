@@ -48,7 +48,7 @@ impl Scenario {
         }
     }
 
-    /// The peer to compare with: the fastest at the time of writing.
+    /// The peer to compare a layer with: the fastest at the time of writing.
     pub(crate) const fn yardstick(self) -> &'static str {
         match self {
             Scenario::AllowedHot | Scenario::AllowedCold => "tower_governor",
@@ -86,6 +86,8 @@ pub(crate) enum KeySource {
     PeerIp,
     /// The same address as text in [`KEY_FIELD`]. `ConnectInfo` is there too.
     Field,
+    /// The address itself: there is no request.
+    Argument,
 }
 
 impl KeySource {
@@ -93,13 +95,13 @@ impl KeySource {
         match self {
             KeySource::PeerIp => "peer IP",
             KeySource::Field => "header field",
+            KeySource::Argument => "argument",
         }
     }
 
     /// The bare loop builds the request too, so its cost does not count as the limiter's.
     pub(crate) fn request(self, client: u32) -> Request<Body> {
-        const FIRST: u32 = u32::from_be_bytes([10, 0, 0, 0]);
-        let ip = Ipv4Addr::from(FIRST + client);
+        let ip = address(client);
         let mut request = Request::new(Body::empty());
         if self == KeySource::Field {
             let text = HeaderValue::try_from(ip.to_string()).expect("an address is a valid header value");
@@ -108,6 +110,11 @@ impl KeySource {
         request.extensions_mut().insert(ConnectInfo(SocketAddr::from((ip, 40_000))));
         request
     }
+}
+
+pub(crate) fn address(client: u32) -> Ipv4Addr {
+    const FIRST: u32 = u32::from_be_bytes([10, 0, 0, 0]);
+    Ipv4Addr::from(FIRST + client)
 }
 
 /// Uniform client numbers, in the same order for every limiter (SplitMix64).

@@ -6,12 +6,12 @@ use axum_governor::extractor::PeerIp;
 use axum_governor::{GovernorConfigBuilder, GovernorLayer, Quota};
 use tower::Layer;
 
-use super::{Contender, service};
-use crate::measure::{Prepared, Subject};
+use super::{Contender, Part, service};
+use crate::measure::{Layered, Subject};
 use crate::scenario::{KeySource, Plan};
 
 pub(super) fn contenders() -> [Contender; 1] {
-    [Contender { package: "axum-governor", fields: true, key: KeySource::PeerIp, build }]
+    [Contender { package: "axum-governor", part: Part::Layer, key: KeySource::PeerIp, build }]
 }
 
 fn build(plan: Plan) -> Box<dyn Subject> {
@@ -25,5 +25,5 @@ fn build(plan: Plan) -> Box<dyn Subject> {
         .quota_default(quota)
         .finish()
         .expect("the configuration is valid");
-    Prepared::boxed(GovernorLayer::new(config).layer(service()), KeySource::PeerIp)
+    Box::new(Layered { service: GovernorLayer::new(config).layer(service()), key: KeySource::PeerIp })
 }

@@ -4,14 +4,14 @@ use tower::Layer;
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 
-use super::{Contender, service};
-use crate::measure::{Prepared, Subject};
+use super::{Contender, Part, service};
+use crate::measure::{Layered, Subject};
 use crate::scenario::{KeySource, Plan};
 
 pub(super) fn contenders() -> [Contender; 2] {
     let contender =
-        |fields, build| Contender { package: "tower_governor", fields, key: KeySource::PeerIp, build };
-    [contender(true, with_fields), contender(false, without_fields)]
+        |part, build| Contender { package: "tower_governor", part, key: KeySource::PeerIp, build };
+    [contender(Part::Layer, with_fields), contender(Part::LayerWithoutFields, without_fields)]
 }
 
 fn with_fields(plan: Plan) -> Box<dyn Subject> {
@@ -21,7 +21,7 @@ fn with_fields(plan: Plan) -> Box<dyn Subject> {
         .use_headers()
         .finish()
         .expect("neither period nor burst is zero");
-    Prepared::boxed(GovernorLayer::new(config).layer(service()), KeySource::PeerIp)
+    Box::new(Layered { service: GovernorLayer::new(config).layer(service()), key: KeySource::PeerIp })
 }
 
 fn without_fields(plan: Plan) -> Box<dyn Subject> {
@@ -30,5 +30,5 @@ fn without_fields(plan: Plan) -> Box<dyn Subject> {
         .burst_size(plan.burst)
         .finish()
         .expect("neither period nor burst is zero");
-    Prepared::boxed(GovernorLayer::new(config).layer(service()), KeySource::PeerIp)
+    Box::new(Layered { service: GovernorLayer::new(config).layer(service()), key: KeySource::PeerIp })
 }

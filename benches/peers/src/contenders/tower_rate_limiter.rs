@@ -4,16 +4,16 @@
 use tower::Layer;
 use tower_rate_limiter::{IpKeyExtractor, MemoryStore, RateLimitFields, RateLimitLayer};
 
-use super::{Contender, service};
-use crate::measure::{Prepared, Subject};
+use super::{Contender, Part, service};
+use crate::measure::{Layered, Subject};
 use crate::scenario::{KeySource, Plan};
 
 pub(super) fn contenders() -> [Contender; 2] {
     let contender =
-        |fields, build| Contender { package: "tower-rate-limiter", fields, key: KeySource::PeerIp, build };
+        |part, build| Contender { package: "tower-rate-limiter", part, key: KeySource::PeerIp, build };
     [
-        contender(true, |plan| build(plan, RateLimitFields::Draft11)),
-        contender(false, |plan| build(plan, RateLimitFields::Disabled)),
+        contender(Part::Layer, |plan| build(plan, RateLimitFields::Draft11)),
+        contender(Part::LayerWithoutFields, |plan| build(plan, RateLimitFields::Disabled)),
     ]
 }
 
@@ -25,5 +25,5 @@ fn build(plan: Plan, fields: RateLimitFields) -> Box<dyn Subject> {
         .with_store(MemoryStore::new())
         .build()
         .expect("the configuration is valid");
-    Prepared::boxed(layer.layer(service()), KeySource::PeerIp)
+    Box::new(Layered { service: layer.layer(service()), key: KeySource::PeerIp })
 }

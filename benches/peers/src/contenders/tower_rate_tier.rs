@@ -4,14 +4,14 @@
 use tower::Layer;
 use tower_rate_tier::{Quota, RateTier, TierIdentity, TierLimitLayer};
 
-use super::{Contender, service};
-use crate::measure::{Prepared, Subject};
+use super::{Contender, Part, service};
+use crate::measure::{Layered, Subject};
 use crate::scenario::{KEY_FIELD, KeySource, Plan};
 
 const TIER: &str = "t";
 
 pub(super) fn contenders() -> [Contender; 1] {
-    [Contender { package: "tower-rate-tier", fields: true, key: KeySource::Field, build }]
+    [Contender { package: "tower-rate-tier", part: Part::Layer, key: KeySource::Field, build }]
 }
 
 fn build(plan: Plan) -> Box<dyn Subject> {
@@ -23,5 +23,5 @@ fn build(plan: Plan) -> Box<dyn Subject> {
         let client = fields.get(KEY_FIELD)?.to_str().ok()?;
         Some(TierIdentity::new(client, TIER))
     });
-    Prepared::boxed(layer.layer(service()), KeySource::Field)
+    Box::new(Layered { service: layer.layer(service()), key: KeySource::Field })
 }

@@ -5,117 +5,103 @@ use std::time::Duration;
 
 use super::contenders::{Contender, GROUPED, OURS, WHOLE_LAYER};
 use super::measure::Sample;
-use super::scenario::Scenario;
+use super::scenario::{EMPTY_SCRIPT, INCR, Scenario};
 use super::targets::{Figure, TARGETS, Target};
 use crate::measure::Answers;
-use crate::report::{grouped, version};
+use crate::report::{grouped, or_dash, version};
+use crate::summary::{Summary, times, two_digits};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) contender: Contender,
-    scenario: Scenario,
-    per_day: u32,
-    rounds: Vec<Round>,
+    pub(crate) scenario: Scenario,
+    pub(crate) per_day: u32,
+    pub(crate) runs: Vec<Run>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Round {
-    sample: Sample,
-    server: Duration,
+pub(crate) struct Run {
+    pub(crate) sample: Sample,
+    /// The processor time of the server.
+    pub(crate) server: Duration,
 }
 
-impl Round {
+impl Run {
     fn decided(&self) -> u64 {
         let Answers { allowed, denied, .. } = self.sample.answers;
         allowed + denied
     }
 
-    fn per_second(&self) -> f64 {
-        self.decided() as f64 / self.sample.wall.as_secs_f64()
+    /// Decisions a second, or the median microseconds of one.
+    fn figure(&self, scenario: Scenario) -> f64 {
+        if scenario.is_load() {
+            return self.decided() as f64 / self.sample.wall.as_secs_f64();
+        }
+        self.sample.median.map_or(f64::INFINITY, |median| median.as_secs_f64() * 1e6)
     }
 }
 
 impl Line {
     pub(crate) fn new(contender: Contender, scenario: Scenario, per_day: u32) -> Line {
-        Line { contender, scenario, per_day, rounds: Vec::new() }
-    }
-
-    pub(crate) fn take(&mut self, sample: Sample, server: Duration) {
-        self.rounds.push(Round { sample, server });
+        Line { contender, scenario, per_day, runs: Vec::new() }
     }
 
     fn is_yardstick(&self) -> bool {
         self.contender.name == self.scenario.yardstick()
     }
 
-    /// The figure of a round: decisions a second, or the median microseconds of one.
-    fn figure(&self, round: &Round) -> f64 {
-        if self.scenario.is_load() {
-            return round.per_second();
-        }
-        round.sample.median.map_or(f64::INFINITY, |median| median.as_secs_f64() * 1e6)
+    /// In each run.
+    fn figures(&self) -> Vec<f64> {
+        self.runs.iter().map(|run| run.figure(self.scenario)).collect()
     }
 
-    fn best(&self) -> Option<&Round> {
-        let by_figure = |one: &&Round, other: &&Round| self.figure(one).total_cmp(&self.figure(other));
-        let rounds = self.rounds.iter().filter(|round| round.decided() > 0);
-        if self.scenario.is_load() { rounds.max_by(by_figure) } else { rounds.min_by(by_figure) }
-    }
-
-    fn best_figure(&self) -> Option<f64> {
-        self.best().map(|round| self.figure(round))
-    }
-
-    /// The distance of the worst round from the best, in percent of the best.
-    fn spread(&self) -> Option<f64> {
-        let best = self.best_figure()?;
-        let far = self.rounds.iter().map(|round| (self.figure(round) / best - 1.0).abs());
-        Some(100.0 * far.fold(0.0, f64::max))
-    }
-
-    /// The server's processor time per decision, in the best round.
-    pub(crate) fn server_micros(&self) -> Option<f64> {
-        let best = self.best()?;
-        Some(best.server.as_secs_f64() * 1e6 / best.decided() as f64)
+    /// The server's processor time per decision.
+    fn server_micros(&self) -> Option<Summary> {
+        Summary::of(self.runs.iter().map(|run| run.server.as_secs_f64() * 1e6 / run.decided() as f64))
     }
 
     fn answers(&self) -> Answers {
         let mut answers = Answers::default();
-        self.rounds.iter().for_each(|round| answers += round.sample.answers);
+        self.runs.iter().for_each(|run| answers += run.sample.answers);
         answers
+    }
+
+    /// A figure as text: thousands of decisions a second, or microseconds.
+    fn number(&self, figure: f64) -> String {
+        if self.scenario.is_load() { format!("{:.0}", figure / 1e3) } else { format!("{figure:.1}") }
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Report {
     server: String,
-    /// The load average before the run.
+    /// The load average before the first run.
     load: String,
     seconds: u64,
-    rounds: u64,
-    lines: Vec<Line>,
+    runs: u64,
+    pub(crate) lines: Vec<Line>,
 }
 
 impl Report {
-    pub(crate) fn new(server: String, seconds: u64, rounds: u64) -> Report {
+    pub(crate) fn new(server: String, seconds: u64, runs: u64) -> Report {
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").to_owned();
-        Report { server, load, seconds, rounds, lines: Vec::new() }
+        Report { server, load, seconds, runs, lines: Vec::new() }
     }
 
-    pub(crate) fn add(&mut self, lines: Vec<Line>) {
-        self.lines.extend(lines);
+    pub(crate) fn of(&mut self, scenario: Scenario) -> impl Iterator<Item = &mut Line> {
+        self.lines.iter_mut().filter(move |line| line.scenario == scenario)
     }
 
     /// tollgate's whole layer with the default number of connections.
-    pub(crate) fn ours(&self, scenario: Scenario) -> Option<&Line> {
+    fn ours(&self, scenario: Scenario) -> Option<&Line> {
         self.line(scenario, OURS, WHOLE_LAYER, None)
     }
 
-    /// The figure of a line divided by that of its scenario's yardstick.
-    pub(crate) fn ratio(&self, line: &Line) -> Option<f64> {
+    /// The figure of a line as a multiple of that of its scenario's yardstick in the same run.
+    fn ratio(&self, line: &Line) -> Option<Summary> {
         let yardstick = self.table(line.scenario).find(|line| line.is_yardstick())?;
-        Some(line.best_figure()? / yardstick.best_figure()?)
+        Summary::of_ratios(&line.figures(), &yardstick.figures())
     }
 
     fn table(&self, scenario: Scenario) -> impl Iterator<Item = &Line> {
@@ -129,43 +115,64 @@ impl Report {
         })
     }
 
+    /// All scenarios at a glance.
+    fn summary(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "| |")?;
+        for scenario in Scenario::ALL {
+            write!(f, " {} |", scenario.short_title())?;
+        }
+        writeln!(f, "\n|---|--:|--:|--:|--:|--:|")?;
+        let mut rows: Vec<(&str, &str)> = Vec::new();
+        for Contender { name, part, connections, .. } in self.lines.iter().map(|line| line.contender) {
+            if connections.is_none() && !rows.contains(&(name, part)) {
+                rows.push((name, part));
+            }
+        }
+        for (name, part) in rows {
+            write!(f, "| {name}, {part} |")?;
+            for scenario in Scenario::ALL {
+                let cell = self.line(scenario, name, part, None).and_then(|line| {
+                    let unit = if scenario.is_load() { "k/s" } else { "µs" };
+                    let figure = line.number(Summary::of(line.figures())?.median);
+                    let ratio =
+                        self.ratio(line).map_or_else(String::new, |ratio| format!(", {}", times(ratio)));
+                    Some(format!("{figure} {unit}{ratio}"))
+                });
+                write!(f, " {} |", or_dash(cell))?;
+            }
+            writeln!(f)?;
+        }
+        writeln!(f)
+    }
+
     fn scenario(&self, f: &mut fmt::Formatter<'_>, scenario: Scenario) -> fmt::Result {
         let mut lines = self.table(scenario).filter(|line| line.contender.connections.is_none()).peekable();
         let Some(first) = lines.peek() else { return Ok(()) };
-        let (figure, yardstick) = (unit(scenario), scenario.yardstick());
+        let figure = if scenario.is_load() { "k decisions/s" } else { "median µs" };
         writeln!(f, "## {}\n", capitalized(scenario.title()))?;
         writeln!(f, "Each key may have {} a day.\n", grouped(first.per_day.into()))?;
-        writeln!(
-            f,
-            "| | version | | algorithm | {figure} | × {yardstick} | server µs | spread | decided | allowed | failed |"
-        )?;
+        write!(f, "| | version | | algorithm | {figure} | range | × {} (range) |", scenario.yardstick())?;
+        writeln!(f, " server µs | decided | allowed | failed |")?;
         writeln!(f, "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|")?;
         for line in lines {
             let Contender { name, part, algorithm, .. } = line.contender;
             let Answers { allowed, denied, other } = line.answers();
             let decided = allowed + denied;
             write!(f, "| {name} | {} | {part} | {algorithm} |", version(name).unwrap_or("–"))?;
-            self.figures(f, line)?;
-            let spread = line.spread().map(|spread| format!("{spread:.0} %"));
+            let figures = Summary::of(line.figures());
             writeln!(
                 f,
-                " {} | {} | {} | {} |",
-                or_dash(spread),
+                " {} | {} | {} | {} | {} | {} | {} |",
+                or_dash(figures.map(|figures| line.number(figures.median))),
+                or_dash(figures.map(|figures| figures.range(|figure| line.number(figure)))),
+                or_dash(self.ratio(line).map(times)),
+                or_dash(line.server_micros().map(|micros| two_digits(micros.median))),
                 grouped(decided),
                 share(allowed, decided + other),
                 if other == 0 { String::from("0") } else { format!("**{}**", grouped(other)) },
             )?;
         }
         writeln!(f)
-    }
-
-    fn figures(&self, f: &mut fmt::Formatter<'_>, line: &Line) -> fmt::Result {
-        let figure = line.best_figure().map(|figure| {
-            if line.scenario.is_load() { format!("{:.0}", figure / 1e3) } else { format!("{figure:.1}") }
-        });
-        let ratio = self.ratio(line).map(|ratio| format!("{ratio:.2}"));
-        let server = line.server_micros().map(|micros| format!("{micros:.2}"));
-        write!(f, " {} | {} | {} |", or_dash(figure), or_dash(ratio), or_dash(server))
     }
 
     fn by_connections(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -189,8 +196,15 @@ impl Report {
                 let bare = self.line(scenario, GROUPED, "bare", Some(size));
                 let (Some(ours), Some(bare)) = (ours, bare) else { continue };
                 write!(f, "| {} | {size} |", scenario.title())?;
-                self.figures(f, ours)?;
-                self.figures(f, bare)?;
+                for line in [ours, bare] {
+                    write!(
+                        f,
+                        " {} | {} | {} |",
+                        or_dash(Summary::of(line.figures()).map(|figures| line.number(figures.median))),
+                        or_dash(self.ratio(line).map(|ratio| two_digits(ratio.median))),
+                        or_dash(line.server_micros().map(|micros| two_digits(micros.median))),
+                    )?;
+                }
                 writeln!(f)?;
             }
         }
@@ -204,6 +218,7 @@ impl Report {
             Figure::Speed | Figure::Latency => self.ratio(line),
             Figure::ServerMicros => line.server_micros(),
         }
+        .map(|summary| summary.median)
     }
 
     fn target(&self, f: &mut fmt::Formatter<'_>, target: &Target) -> fmt::Result {
@@ -236,14 +251,17 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { server, load, seconds, rounds, .. } = self;
+        let Report { server, load, seconds, runs, .. } = self;
         writeln!(f, "# Every decision through Redis\n")?;
         writeln!(f, "{server}, on the same machine as a runtime of two threads.")?;
+        writeln!(f, "Medians of {runs} whole runs, with the range of the runs. In a run each contender has")?;
         writeln!(
             f,
-            "The best of {rounds} rounds of {seconds} s, taken in turn, each on empty keys after a warm-up."
+            "{seconds} s, on empty keys after a warm-up. A ratio is formed within each run: to {INCR}, or"
         )?;
-        writeln!(f, "Load average of the machine before the run: {load}.\n")?;
+        writeln!(f, "for the latency to {EMPTY_SCRIPT}.")?;
+        writeln!(f, "Load average of the machine before the first run: {load}.\n")?;
+        self.summary(f)?;
         Scenario::ALL.into_iter().try_for_each(|scenario| self.scenario(f, scenario))?;
         self.by_connections(f)?;
         writeln!(f, "## What {OURS} must show\n")?;
@@ -253,17 +271,9 @@ impl fmt::Display for Report {
     }
 }
 
-fn unit(scenario: Scenario) -> &'static str {
-    if scenario.is_load() { "k decisions/s" } else { "median µs" }
-}
-
 fn capitalized(text: &str) -> String {
     let (first, rest) = text.split_at(1);
     first.to_uppercase() + rest
-}
-
-fn or_dash(text: Option<String>) -> String {
-    text.unwrap_or_else(|| String::from("–"))
 }
 
 /// In percent, rounded down, so that only all are 100 %.

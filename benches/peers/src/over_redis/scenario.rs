@@ -10,7 +10,7 @@ use crate::scenario::Clients;
 pub(crate) const KEY_FIELD: HeaderName = HeaderName::from_static("x-user");
 
 /// The number of keys, except in [`Scenario::Hot`].
-const KEYS: u16 = 10_000;
+pub(crate) const KEYS: u16 = 10_000;
 
 /// The names of the yardsticks.
 pub(crate) const INCR: &str = "INCR";
@@ -51,6 +51,17 @@ impl Scenario {
             Scenario::Uniform64 => 64,
             Scenario::Uniform512 | Scenario::Hot | Scenario::Zipf => 512,
             Scenario::Latency => 1,
+        }
+    }
+
+    /// The head of a column.
+    pub(crate) const fn short_title(self) -> &'static str {
+        match self {
+            Scenario::Uniform64 => "64 tasks",
+            Scenario::Uniform512 => "512 tasks",
+            Scenario::Hot => "512 tasks, one key",
+            Scenario::Zipf => "512 tasks, Zipf",
+            Scenario::Latency => "one task, median latency",
         }
     }
 
