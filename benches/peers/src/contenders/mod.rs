@@ -1,6 +1,8 @@
 //! The contenders: the bare loops, and a file for each limiter.
 
 mod axum_governor;
+mod governor;
+mod limitador;
 mod ours;
 mod tower_governor;
 #[cfg(feature = "rust-1-96")]
@@ -111,6 +113,8 @@ pub(crate) fn limiters() -> Vec<Contender> {
     all.extend(tower_rate_tier::contenders());
     #[cfg(feature = "rust-1-96")]
     all.extend(tower_rate_limiter::contenders());
+    all.extend(governor::contenders());
+    all.extend(limitador::contenders());
     all
 }
 

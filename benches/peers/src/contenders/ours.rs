@@ -1,5 +1,5 @@
-//! tollgate: GCRA over its own table in memory. The layer has the two IETF draft fields or none. The
-//! primitives are a `Limiter`, whose permit can be refunded, and its store.
+//! tollgate: GCRA over its own table in memory. The layer has the two IETF draft fields or none.
+//! The primitives are a `Limiter`, whose permit can be refunded, and its store.
 
 use tollgate::extract::PeerIp;
 use tollgate::store::{Check, Reply, Store, Times};

@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Also tollgate with pools of these sizes, in a separate table: 1,2,4,8,16.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     connections: Vec<u32>,
-    /// Decisions without Redis instead: leases, the cache of denials, and what the peers have.
+    /// Decisions without Redis instead: leases, the cache of denials, and trypema's hybrid.
     #[arg(long)]
     leased: bool,
     /// Seconds that a contender has in a run, after a warm-up.

@@ -10,7 +10,7 @@ use crate::scenario::Clients;
 pub(crate) const KEY_FIELD: HeaderName = HeaderName::from_static("x-user");
 
 /// The number of keys, except in [`Scenario::Hot`].
-pub(crate) const KEYS: u16 = 10_000;
+const KEYS: u16 = 10_000;
 
 /// The names of the yardsticks.
 pub(crate) const INCR: &str = "INCR";

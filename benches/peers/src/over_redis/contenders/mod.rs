@@ -5,6 +5,8 @@ mod barnacle;
 mod grouped;
 mod layered;
 mod leased;
+#[cfg(feature = "limitador-redis")]
+mod limitador;
 mod ours;
 #[cfg(feature = "rust-1-96")]
 mod tower_rate_limiter;
@@ -57,6 +59,8 @@ pub(crate) fn all() -> Vec<Contender> {
     all.extend(tower_rate_tier::contenders());
     all.extend(barnacle::contenders());
     all.extend(trypema::contenders());
+    #[cfg(feature = "limitador-redis")]
+    all.extend(limitador::contenders());
     #[cfg(feature = "rust-1-96")]
     all.extend(tower_rate_limiter::contenders());
     all
