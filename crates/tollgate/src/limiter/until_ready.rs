@@ -1,9 +1,10 @@
 //! Waiting until a request may pass.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Policy, Reply, Store, Verdict, Wait};
+use tollgate_core::{Policy, Reply, Store, Times, Verdict, Wait};
 
 use super::asking::{Admission, Asking};
 use super::claim::ReleasesOfOne;
@@ -13,7 +14,7 @@ use super::patience::Patience;
 use super::refusal::Refusal;
 use super::turn::turn_before;
 use super::wait_queue::Waiter;
-use super::waiting::{Waited, Waiting};
+use super::waiting::{Waited, WaitedRequest, Waiting};
 use crate::decision::Denial;
 use crate::errors::Reason;
 use crate::plan::{Ask, Asks};
@@ -21,6 +22,21 @@ use crate::store::NeverFails;
 use crate::time::{YEAR, timer_now};
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
+    /// Asks about a request, which waits for slots as long as its rules say: in their queues, from
+    /// the place that it has.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        asks: &[Ask],
+        deadline: Option<Duration>,
+        place: Option<Box<Waiting>>,
+        live: &Arc<Live<S>>,
+    ) -> Reply<Admission, Asking<S, WaitedRequest<S>>> {
+        if self.claims(asks) {
+            return self.begin_claim(asks, deadline, place, live);
+        }
+        self.acquire(asks, Times::ONCE, Waiting::left_of(place.as_deref(), deadline))
+    }
+
     /// Asks until the rules allow it, in the queues of callers that wait for the same keys. Stops
     /// as soon as these rules are replaced.
     pub(super) async fn in_turn(

@@ -4,15 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate_core::{Reply, Store, Times};
 
-use super::asking::{Admission, Asking};
-use super::decider::Decider;
+use super::asking::Admission;
 use super::live::Live;
 use super::refusal::Refusal;
 use super::wait_queue::Waiter;
-use crate::plan::Ask;
-use crate::store::NeverFails;
 
 /// The end of a wait, or of the rules by which a caller has waited so far.
 pub(crate) enum Waited<T, P = Box<Waiting>> {
@@ -46,22 +42,5 @@ impl Waiting {
     pub(super) fn left_of(place: Option<&Waiting>, deadline: Option<Duration>) -> Option<Duration> {
         let begin = place.and_then(|place| place.begin);
         deadline.map(|deadline| begin.map_or(deadline, |begin| deadline.saturating_sub(begin.elapsed())))
-    }
-}
-
-impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// Asks about a request, which waits for slots as long as its rules say: in their queues, from
-    /// the place that it has.
-    pub(crate) fn begin(
-        self: &Arc<Self>,
-        asks: &[Ask],
-        deadline: Option<Duration>,
-        place: Option<Box<Waiting>>,
-        live: &Arc<Live<S>>,
-    ) -> Reply<Admission, Asking<S, WaitedRequest<S>>> {
-        if self.claims(asks) {
-            return self.begin_claim(asks, deadline, place, live);
-        }
-        self.acquire(asks, Times::ONCE, Waiting::left_of(place.as_deref(), deadline))
     }
 }
