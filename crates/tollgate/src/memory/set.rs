@@ -43,8 +43,8 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
     for place in &mut *places {
         let policy = place.policy;
         match place.held {
-            Held::As(_) => continue,
-            Held::Missing => place.held = Held::Fresh(TableEntry::new(place.digest, fresh(policy))),
+            HeldEntry::As(_) => continue,
+            HeldEntry::Missing => place.held = HeldEntry::Fresh(TableEntry::new(place.digest, fresh(policy))),
             _ => {}
         }
         place.at = store.time_for(policy, now);
@@ -63,7 +63,7 @@ pub(super) fn decide(store: &Shards, set: &[Check<'_>], times: Times) -> Verdict
     let mut statuses: SmallVec<[Status; 4]> = SmallVec::new();
     for place in places {
         let (policy, at, look) = (place.policy, place.at, place.look);
-        if let Held::As(first) = place.held {
+        if let HeldEntry::As(first) = place.held {
             statuses.push(statuses[first]);
         } else if granted == 0 {
             let entry = tables.entry(place.table, &mut place.held);
@@ -109,7 +109,7 @@ struct Place<'a> {
     shard: usize,
     /// Which of the locked tables is that of the shard.
     table: usize,
-    held: Held,
+    held: HeldEntry,
     /// The sum of the costs of the checks with this policy and key.
     cost: u64,
     /// The time by which the policy decides.
@@ -118,7 +118,7 @@ struct Place<'a> {
 }
 
 /// Where the entry of a check is during a decision.
-enum Held {
+enum HeldEntry {
     Missing,
     /// In the table, at this place.
     Found(usize),
@@ -137,7 +137,7 @@ impl<'a> Place<'a> {
             digest,
             shard: store.tables.shard_of(&digest),
             table: 0,
-            held: Held::Missing,
+            held: HeldEntry::Missing,
             cost: 0,
             at: Timestamp::EPOCH,
             look: Look { remaining: 0, room: 0 },
@@ -146,7 +146,7 @@ impl<'a> Place<'a> {
 
     /// Whether a charge adds an entry. A key without a block has none for it.
     fn needs_entry(&self) -> bool {
-        matches!(self.held, Held::Missing) && !self.policy.numbers().charges_nothing()
+        matches!(self.held, HeldEntry::Missing) && !self.policy.numbers().charges_nothing()
     }
 }
 
@@ -192,11 +192,11 @@ impl<'a> Tables<'a> {
             let is_same = |other: &Place<'_>| (other.table, other.digest) == (place.table, place.digest);
             if let Some(first) = before.iter().position(is_same) {
                 before[first].cost = before[first].cost.saturating_add(check.cost);
-                place.held = Held::As(first);
+                place.held = HeldEntry::As(first);
                 continue;
             }
             place.cost = check.cost;
-            place.held = self.0[place.table].find(&place.digest).map_or(Held::Missing, Held::Found);
+            place.held = self.0[place.table].find(&place.digest).map_or(HeldEntry::Missing, HeldEntry::Found);
             is_missing |= place.needs_entry();
         }
         is_missing
@@ -216,7 +216,7 @@ impl<'a> Tables<'a> {
         let (mut overflows, mut blocks) = (0, 0);
         for i in 0..places.len() {
             let (policy, table) = (places[i].policy, places[i].table);
-            if let Held::As(first) = places[i].held {
+            if let HeldEntry::As(first) = places[i].held {
                 let Place { digest, shard, table, .. } = places[first];
                 (places[i].digest, places[i].shard, places[i].table) = (digest, shard, table);
                 continue;
@@ -256,18 +256,18 @@ impl<'a> Tables<'a> {
     }
 
     #[inline]
-    fn entry<'s>(&'s mut self, table: usize, held: &'s mut Held) -> &'s mut TableEntry<State> {
-        if let Held::Found(at) = *held {
+    fn entry<'s>(&'s mut self, table: usize, held: &'s mut HeldEntry) -> &'s mut TableEntry<State> {
+        if let HeldEntry::Found(at) = *held {
             return self.0[table].entry(at);
         }
-        let Held::Fresh(entry) = held else { unreachable!("a key without an entry has a new one") };
+        let HeldEntry::Fresh(entry) = held else { unreachable!("a key without an entry has a new one") };
         entry
     }
 
     /// Adds the entry of a key that is new.
     fn add_new(&mut self, place: &mut Place<'_>) {
-        if let Held::Fresh(_) = place.held
-            && let Held::Fresh(entry) = mem::replace(&mut place.held, Held::Missing)
+        if let HeldEntry::Fresh(_) = place.held
+            && let HeldEntry::Fresh(entry) = mem::replace(&mut place.held, HeldEntry::Missing)
         {
             self.0[place.table].add(entry);
         }
