@@ -474,11 +474,7 @@ impl Alike {
             longest = longest.max(delay);
             each.push(status);
         }
-        let verdict = match each[..] {
-            [status] => Verdict::of_one(granted, longest, status),
-            _ => Verdict::new(granted, longest, each),
-        };
-        verdict.at(now)
+        Verdict::new(granted, longest, each).at(now)
     }
 }
 
