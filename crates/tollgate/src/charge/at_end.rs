@@ -8,8 +8,8 @@ use http::{Request, Response};
 use http_body::Frame;
 use tollgate_core::Verdict;
 
-use super::{ByResponse, ByTrailers, Charges, Corrected, CorrectionTask, GrantStamp};
-use crate::decision::InForce;
+use super::{ByResponse, ByTrailers, Charges, Corrected, CorrectionTask};
+use crate::decision::{GrantStamp, InForce};
 use crate::plan::Ask;
 
 /// The charges of a request that its response settles, or the trailers of its body. Dropped before
@@ -29,8 +29,7 @@ impl ChargesAtEnd {
         asks: &[Ask],
         verdict: &Verdict,
     ) -> ChargesAtEnd {
-        let granted =
-            |at: usize| Some(GrantStamp { stamp: verdict.each().get(at)?.stamp(), share: verdict.share() });
+        let granted = |at| GrantStamp::of(verdict, at);
         let Corrected { reserved, by_response } = Corrected::open(in_force, asks, granted);
         if !reserved.is_empty() {
             request.extensions_mut().get_or_insert_default::<Charges>().extend(reserved);

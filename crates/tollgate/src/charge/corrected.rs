@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{ByResponse, Charge, GrantStamp};
-use crate::decision::InForce;
+use super::{ByResponse, Charge};
+use crate::decision::{GrantStamp, InForce};
 use crate::plan::Ask;
 
 /// The charges of a request that passes, of each rule that corrects them.
@@ -24,11 +24,8 @@ impl Corrected {
         let mut corrected = Corrected { reserved: Vec::new(), by_response: ByResponse::default() };
         for number in plan.correcting() {
             let charge = match asks.iter().position(|ask| plan.rule_of(&ask.policy) == *number) {
-                Some(at) => {
-                    let Ask { policy, key, cost } = &asks[at];
-                    Charge::new(in_force, policy.clone(), Some(key.clone()), *cost, granted(at))
-                }
-                None => Charge::new(in_force, (*number).into(), None, 0, None),
+                Some(at) => Charge::new(in_force, asks[at].clone(), granted(at)),
+                None => Charge::without_key(in_force, *number),
             };
             let rule = plan.rule(*number);
             if let Some(of_response) = rule.of_response() {

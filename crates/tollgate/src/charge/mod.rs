@@ -14,14 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{Key, Settled, Stamp};
 
-use crate::decision::{Denial, InForce};
-use crate::plan::PolicyRef;
+use crate::decision::{Denial, GrantStamp, InForce};
+use crate::plan::{Ask, PolicyRef, RuleNumber};
 use crate::time::ending::Home;
 
 pub(crate) use at_end::ChargesAtEnd;
 pub(crate) use by_response::{ByResponse, ByTrailers};
 pub(crate) use corrected::Corrected;
-pub(crate) use reservation::GrantStamp;
 use reservation::Reservation;
 pub(crate) use settler::CorrectionTask;
 
@@ -71,44 +70,36 @@ pub struct Charge(Arc<Shared>);
 
 struct Shared {
     in_force: Arc<InForce>,
-    /// The number of the policy.
-    policy: PolicyRef,
-    /// `None` if the rule did not apply to the request: nothing is charged.
-    key: Option<Key>,
+    /// Of the empty key, if the rule did not apply to the request: nothing is charged.
+    ask: Ask,
     /// `None` once it is settled.
     reservation: Mutex<Option<Reservation>>,
     home: Home,
 }
 
 impl Charge {
-    /// A charge of `units` for a key. `granted` identifies them in the store that granted them, if
-    /// it is known that one did. Without a key, the rule did not apply.
-    pub(crate) fn new(
-        in_force: &Arc<InForce>,
-        policy: PolicyRef,
-        key: Option<Key>,
-        units: u64,
-        granted: Option<GrantStamp>,
-    ) -> Charge {
-        Charge(Arc::new(Shared {
-            in_force: Arc::clone(in_force),
-            policy,
-            key,
-            reservation: Mutex::new(Some(Reservation::new(units, granted))),
-            home: Home::here(),
-        }))
+    /// A charge of what was asked. `granted` identifies the units in the store that granted them,
+    /// if it is known that one did.
+    pub(crate) fn new(in_force: &Arc<InForce>, ask: Ask, granted: Option<GrantStamp>) -> Charge {
+        let reservation = Mutex::new(Some(Reservation::new(ask.cost, granted)));
+        Charge(Arc::new(Shared { in_force: Arc::clone(in_force), ask, reservation, home: Home::here() }))
+    }
+
+    /// That of a rule that did not apply to the request.
+    pub(crate) fn without_key(in_force: &Arc<InForce>, rule: RuleNumber) -> Charge {
+        Charge::new(in_force, Ask { policy: rule.into(), key: Key::from(""), cost: 0 }, None)
     }
 
     /// A charge of a policy under which nothing was granted yet.
     pub(crate) fn of_nothing(in_force: &Arc<InForce>, policy: PolicyRef, key: &Key) -> Charge {
         // Of no units, which no refund looks for.
         let nothing = GrantStamp { stamp: Stamp::default(), share: None };
-        Charge::new(in_force, policy, Some(key.clone()), 0, Some(nothing))
+        Charge::new(in_force, Ask { policy, key: key.clone(), cost: 0 }, Some(nothing))
     }
 
     /// Returns the name of the policy.
     pub fn policy(&self) -> &str {
-        self.0.in_force.plan.policy(&self.0.policy).name()
+        self.0.in_force.plan.policy(&self.0.ask.policy).name()
     }
 
     /// Returns the units that were reserved: the estimate and its extensions. 0 once it is settled,
@@ -146,11 +137,13 @@ impl Charge {
     /// # Errors
     /// A [`Denial`] of this policy, under which nothing was charged.
     pub async fn extend(&self, units: u64) -> Result<(), Denial> {
-        let Shared { in_force, policy, key, .. } = &*self.0;
-        let Some(key) = key.as_ref().filter(|_| units > 0) else { return Ok(()) };
-        let granted = in_force.extend(policy, key, units).await?;
+        let Shared { in_force, ask, .. } = &*self.0;
+        if ask.key.is_empty() || units == 0 {
+            return Ok(());
+        }
+        let granted = in_force.extend(Ask { cost: units, ..ask.clone() }).await?;
         if let Some(reservation) = &mut *self.0.reservation() {
-            reservation.extend(in_force.plan.policy(policy), units, granted);
+            reservation.extend(in_force.plan.policy(&ask.policy), units, granted);
         }
         Ok(())
     }
@@ -215,7 +208,7 @@ impl Shared {
     }
 
     fn settle(&self, reservation: Reservation, total: u64) -> settler::Correction {
-        settler::start(&self.in_force, self.policy.clone(), self.key.clone(), reservation, total, &self.home)
+        settler::start(&self.in_force, &self.ask, reservation, total, &self.home)
     }
 }
 
@@ -224,7 +217,7 @@ impl Drop for Shared {
         let Some(reservation) = self.take() else { return };
         match reservation.used() {
             Some(used) => drop(self.settle(reservation, used).detach()),
-            None => settler::keep(&self.in_force, self.policy.clone(), self.key.clone(), reservation),
+            None => settler::keep(&self.in_force, &self.ask, reservation),
         }
     }
 }

@@ -1,14 +1,9 @@
 //! What was granted and what was used, until it is settled.
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Grant, Key, Policy, Settled, Share, Stamp};
+use tollgate_core::{Grant, Key, Policy, Settled};
 
-/// What a refund of granted units needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GrantStamp {
-    pub(crate) stamp: Stamp,
-    pub(crate) share: Option<Share>,
-}
+use crate::decision::GrantStamp;
 
 /// The most grants of a request that are refunded one by one.
 const MOST_GRANTS: usize = 128;
@@ -97,10 +92,8 @@ impl Reservation {
         key: &'a Key,
         total: u64,
     ) -> (SmallVec<[Grant<'a>; 1]>, u64) {
-        let grant = |(units, granted): &(u64, Option<GrantStamp>)| {
-            let GrantStamp { stamp, share } = (*granted)?;
-            Some(Grant { policy, key, units: *units, stamp, share })
-        };
+        let grant =
+            |(units, granted): &(u64, Option<GrantStamp>)| Some((*granted)?.grant(policy, key, *units));
         (self.grants.iter().filter_map(grant).collect(), self.split(total).0)
     }
 
@@ -119,8 +112,8 @@ impl Reservation {
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use tollgate_core::Timestamp;
     use tollgate_core::algorithm::State;
+    use tollgate_core::{Stamp, Timestamp};
 
     use super::*;
 

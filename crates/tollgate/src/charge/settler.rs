@@ -8,23 +8,17 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tollgate_core::{Key, Reply, Settled, Store, Times};
+use tollgate_core::{Reply, Settled, Store, Times};
 
-use super::reservation::{GrantStamp, Reservation};
-use crate::decision::{Denial, InForce, Report};
+use super::reservation::Reservation;
+use crate::decision::{Denial, GrantStamp, InForce, Report};
 use crate::plan::{Ask, PolicyRef};
 use crate::time::ending::{EndPhase, Home, LONGEST_END, within};
 
 impl InForce {
     /// Charges more units. Other rules have decided about the request before. `None` if a failure
     /// policy let them pass.
-    pub(super) async fn extend(
-        &self,
-        policy: &PolicyRef,
-        key: &Key,
-        units: u64,
-    ) -> Result<Option<GrantStamp>, Denial> {
-        let ask = Ask { policy: policy.clone(), key: key.clone(), cost: units };
+    pub(super) async fn extend(&self, ask: Ask) -> Result<Option<GrantStamp>, Denial> {
         let reply = self.store.acquire(&[self.plan.check(&ask)], Times::ONCE);
         let since = if let Reply::Later(_) = reply { self.observers.now() } else { None };
         let Ok(verdict) = reply.wait().await;
@@ -32,20 +26,18 @@ impl InForce {
         if !verdict.is_granted() {
             return Err(Denial::of(Report::new(&self.plan, [ask.policy], verdict)));
         }
-        let share = verdict.share();
-        Ok(verdict.each().first().map(|status| GrantStamp { stamp: status.stamp(), share }))
+        Ok(GrantStamp::of(&verdict, 0))
     }
 
     /// Corrects the grants of a reservation. A charge of more than was granted takes as long as the
     /// store does.
     fn settle(
         &self,
-        policy: &PolicyRef,
-        key: &Key,
+        ask: &Ask,
         reservation: &Reservation,
         total: u64,
     ) -> impl Future<Output = Settled> + Send + use<> {
-        let (grants, rest) = reservation.correction(self.plan.policy(policy), key, total);
+        let (grants, rest) = reservation.correction(self.plan.policy(&ask.policy), &ask.key, total);
         let granted = grants.iter().fold(0_u64, |sum, grant| sum.saturating_add(grant.units));
         let settled = (!grants.is_empty()).then(|| match rest > granted {
             // No request waits for it, and what a stall makes late would be forgiven.
@@ -83,18 +75,18 @@ pub(super) struct Correction {
 /// Starts to correct a reservation to `total`.
 pub(super) fn start(
     in_force: &Arc<InForce>,
-    policy: PolicyRef,
-    key: Option<Key>,
+    ask: &Ask,
     reservation: Reservation,
     total: u64,
     home: &Home,
 ) -> Correction {
-    let Some(key) = key else { return Correction::done(Settled { forgiven: total, ..Settled::default() }) };
+    if ask.key.is_empty() {
+        return Correction::done(Settled { forgiven: total, ..Settled::default() });
+    }
     // What is less than the estimate ends with the wait of the store.
     let limit = in_force.store.wait_limit().filter(|_| total > reservation.reserved());
-    let unanswered = unanswered(in_force, &policy, &key, &reservation, total);
-    let mut open =
-        Unsettled { in_force: Arc::clone(in_force), policy, key, reservation, total, is_done: false };
+    let mut open = Unsettled::new(in_force, ask, reservation, total);
+    let unanswered = open.unanswered();
     let begun = in_force.under_way.begin();
     let ending = home.end(|| async move {
         let _begun = begun;
@@ -105,10 +97,11 @@ pub(super) fn start(
 }
 
 /// Leaves a reservation as it is, and shows that to observers.
-pub(super) fn keep(in_force: &Arc<InForce>, policy: PolicyRef, key: Option<Key>, reservation: Reservation) {
-    let Some(key) = key else { return };
-    let total = reservation.reserved();
-    drop(Unsettled { in_force: Arc::clone(in_force), policy, key, reservation, total, is_done: false });
+pub(super) fn keep(in_force: &Arc<InForce>, ask: &Ask, reservation: Reservation) {
+    if !ask.key.is_empty() {
+        let total = reservation.reserved();
+        drop(Unsettled::new(in_force, ask, reservation, total));
+    }
 }
 
 impl Correction {
@@ -141,41 +134,38 @@ impl Correction {
 /// has stopped, observers hear that it was not answered.
 struct Unsettled {
     in_force: Arc<InForce>,
-    policy: PolicyRef,
-    key: Key,
+    ask: Ask,
     reservation: Reservation,
     total: u64,
     is_done: bool,
 }
 
 impl Unsettled {
+    fn new(in_force: &Arc<InForce>, ask: &Ask, reservation: Reservation, total: u64) -> Unsettled {
+        Unsettled { in_force: Arc::clone(in_force), ask: ask.clone(), reservation, total, is_done: false }
+    }
+
     async fn finish(&mut self) -> Settled {
-        let Unsettled { in_force, policy, key, reservation, total, .. } = &*self;
-        let corrected = in_force.settle(policy, key, reservation, *total).await;
+        let Unsettled { in_force, ask, reservation, total, .. } = &*self;
+        let corrected = in_force.settle(ask, reservation, *total).await;
         let settled = reservation.settled(*total, corrected);
-        in_force.show_settled(policy, settled);
+        in_force.show_settled(&ask.policy, settled);
         self.is_done = true;
         settled
+    }
+
+    /// What becomes of it without an answer.
+    fn unanswered(&self) -> Settled {
+        let Unsettled { in_force, ask, reservation, total, .. } = self;
+        let (grants, rest) = reservation.correction(in_force.plan.policy(&ask.policy), &ask.key, *total);
+        reservation.settled(*total, Settled::unanswered(&grants, rest))
     }
 }
 
 impl Drop for Unsettled {
     fn drop(&mut self) {
         if !self.is_done {
-            let Unsettled { in_force, policy, key, reservation, total, .. } = self;
-            in_force.show_settled(policy, unanswered(in_force, policy, key, reservation, *total));
+            self.in_force.show_settled(&self.ask.policy, self.unanswered());
         }
     }
-}
-
-/// What becomes of a correction that is not answered.
-fn unanswered(
-    in_force: &InForce,
-    policy: &PolicyRef,
-    key: &Key,
-    reservation: &Reservation,
-    total: u64,
-) -> Settled {
-    let (grants, rest) = reservation.correction(in_force.plan.policy(policy), key, total);
-    reservation.settled(total, Settled::unanswered(&grants, rest))
 }

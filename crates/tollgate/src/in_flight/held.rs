@@ -7,36 +7,38 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout_at};
-use tollgate_core::{Key, Policy, Renewal, Share, Stamp};
+use tollgate_core::{Grant, Policy, Renewal};
 
 use super::releases::OnItsWay;
 use super::sync::{Mutex, MutexGuard};
 use super::timer_now;
+use crate::decision::GrantStamp;
 use crate::decision::observe::Observers;
-use crate::plan::{Plan, PolicyRef};
+use crate::plan::{Ask, Plan};
 use crate::table::digest::Digest;
 use crate::time::ending::Home;
 
 /// What identifies a slot in its store.
 pub(super) struct Claim {
     pub(super) plan: Arc<Plan>,
-    /// The number of the policy.
-    pub(super) policy: PolicyRef,
-    pub(super) key: Key,
+    pub(super) ask: Ask,
     /// Of the policy and the key.
     pub(super) digest: Digest,
-    pub(super) stamp: Stamp,
-    pub(super) share: Option<Share>,
+    pub(super) stamp: GrantStamp,
 }
 
 impl Claim {
     pub(super) fn policy(&self) -> &Policy {
-        self.plan.policy(&self.policy)
+        self.plan.policy(&self.ask.policy)
     }
 
     /// How long its rule lets a request hold it.
     pub(super) fn held_at_most(&self) -> Option<Duration> {
-        self.plan.rule(self.plan.rule_of(&self.policy)).held()
+        self.plan.rule(self.plan.rule_of(&self.ask.policy)).held()
+    }
+
+    pub(super) fn grant(&self) -> Grant<'_> {
+        self.stamp.grant(self.policy(), &self.ask.key, 1)
     }
 }
 
@@ -161,7 +163,7 @@ impl HeldSlot {
         }
         // After the release, which no slow observer may hold up.
         if let Some(observers) = self.observers.get() {
-            observers.released(&self.claim.plan, &self.claim.policy);
+            observers.released(&self.claim.plan, &self.claim.ask.policy);
         }
     }
 

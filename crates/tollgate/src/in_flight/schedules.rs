@@ -21,8 +21,9 @@ use tollgate_core::{Key, Policy, Renewal, Stamp};
 
 use self::held::{Claim, HeldSlot, Keeper, RenewalPlace};
 use self::releases::{OnItsWay, Releases};
+use crate::decision::GrantStamp;
 use crate::extract::global;
-use crate::plan::Plan;
+use crate::plan::{Ask, Plan};
 use crate::rule::PolicyExt;
 use crate::table::digest::{Digest, Secret};
 use crate::time::ending::Home;
@@ -100,12 +101,10 @@ impl Request {
         let book = OneSlot { digest, releases: Releases::default(), seen: Mutex::default() };
         let book = Arc::new(book);
         let claim = Claim {
-            policy: plan.number("slots").expect("it is there").into(),
+            ask: Ask { policy: plan.number("slots").expect("it is there").into(), key, cost: 1 },
             plan: Arc::new(plan),
-            key,
             digest,
-            stamp: Stamp::new(1, 1),
-            share: None,
+            stamp: GrantStamp { stamp: Stamp::new(1, 1), share: None },
         };
         let keeper: Arc<dyn Keeper> = book.clone();
         Request { held: Arc::new(HeldSlot::new(keeper, claim, Some(timer_now() + TTL))), book }

@@ -13,7 +13,7 @@ use tollgate_core::{Grant, Renewal, Store, Verdict};
 use super::Slot;
 use super::held::{Claim, HeldSlot, Keeper, RenewalPlace};
 use super::releases::{Listener, OnItsWay, Releases, Releasing};
-use crate::decision::NameCounts;
+use crate::decision::{GrantStamp, NameCounts};
 use crate::plan::{Ask, Plan};
 use crate::store::ColdStore;
 use crate::table::digest::{Digest, Secret};
@@ -90,19 +90,11 @@ impl SlotBook {
         if !verdict.is_granted() {
             return slot;
         }
-        for (ask, status) in asks.iter().zip(verdict.each()) {
-            if !plan.is_slot(ask) || ask.cost == 0 {
-                continue;
-            }
-            let claim = Claim {
-                plan: Arc::clone(plan),
-                policy: ask.policy.clone(),
-                key: ask.key.clone(),
-                digest: self.digest(plan, ask),
-                stamp: status.stamp(),
-                share: verdict.share(),
-            };
-            let until = status.ends_after().map(|ttl| asked + ttl);
+        for (at, ask) in asks.iter().enumerate().filter(|(_, ask)| plan.is_slot(ask) && ask.cost > 0) {
+            let Some(stamp) = GrantStamp::of(verdict, at) else { continue };
+            let until = verdict.each()[at].ends_after().map(|ttl| asked + ttl);
+            let digest = self.digest(plan, ask);
+            let claim = Claim { plan: Arc::clone(plan), ask: ask.clone(), digest, stamp };
             let keeper: Arc<dyn Keeper> = self.clone();
             self.held.add(claim.policy().name());
             let held = Arc::new(HeldSlot::new(keeper, claim, until));
@@ -224,12 +216,6 @@ impl SlotBook {
 /// The time after which a slot is renewed.
 fn renewal_time(held: &HeldSlot) -> Duration {
     held.claim.policy().quota().window() / RENEW_AFTER
-}
-
-impl Claim {
-    fn grant(&self) -> Grant<'_> {
-        Grant { policy: self.policy(), key: &self.key, units: 1, stamp: self.stamp, share: self.share }
-    }
 }
 
 /// Renewals that were sent. If this is dropped, by a store that failed or a runtime that stops,

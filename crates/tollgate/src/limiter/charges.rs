@@ -1,14 +1,12 @@
 //! What a permit charged, in the hands of its holder.
 
-use std::sync::Arc;
-
-use smallvec::SmallVec;
-use tollgate_core::Settled;
+use tollgate_core::{Key, Settled};
 
 use super::Permit;
-use crate::charge::{Charge, Corrected, GrantStamp, ResponseHead, settle_all};
+use crate::charge::{Charge, Corrected, ResponseHead, settle_all};
+use crate::decision::GrantStamp;
 use crate::errors::{SetupError, or_panic};
-use crate::plan::{Ask, Asks, PolicyRef};
+use crate::plan::{Ask, RuleNumber};
 
 impl Permit {
     /// Takes what one policy charged, for work whose cost is known only at its end: see [`Charge`].
@@ -46,13 +44,9 @@ impl Permit {
     /// [`SetupError::UnknownPolicy`]. The permit keeps all charges then.
     pub fn try_charge(&mut self, policy: &str) -> Result<Charge, SetupError> {
         let rule = self.in_force.plan.number_of(policy)?;
-        let plan = Arc::clone(&self.in_force.plan);
-        Ok(match self.take(|policy| plan.rule_of(policy) == rule) {
-            // A slot comes back with its permit.
-            Some((Ask { policy, key, cost }, granted)) if !plan.policy(&policy).is_in_flight() => {
-                Charge::new(&self.in_force, policy, Some(key), cost, granted)
-            }
-            _ => Charge::new(&self.in_force, rule.into(), None, 0, None),
+        Ok(match self.take(rule) {
+            Some((ask, granted)) => Charge::new(&self.in_force, ask, granted),
+            None => Charge::without_key(&self.in_force, rule),
         })
     }
 
@@ -108,24 +102,23 @@ impl Permit {
     ///
     /// [`Rule::count_if`]: crate::Rule::count_if
     /// [`Rule::cost_by`]: crate::Rule::cost_by
-    pub fn settle_by(mut self, response: &ResponseHead<'_>) {
-        let (asks, granted): (Asks, SmallVec<[Option<GrantStamp>; 4]>) =
-            std::iter::from_fn(|| self.take(|_| true)).unzip();
-        let charges = Corrected::open(&self.in_force, &asks, |at| granted[at]);
+    pub fn settle_by(self, response: &ResponseHead<'_>) {
+        let granted = |at| GrantStamp::of(self.report.verdict(), at);
+        let charges = Corrected::open(&self.in_force, &self.asks, granted);
         let corrections = charges.by_response.settle_by(response);
         self.release_after(corrections);
     }
 
-    /// Takes what one policy charged, once, with what a store granted. `None` for that if a failure
+    /// Takes what a rule charged, once, with what a store granted: `None` for that if a failure
     /// policy decided.
-    fn take(&mut self, is_it: impl Fn(&PolicyRef) -> bool) -> Option<(Ask, Option<GrantStamp>)> {
+    fn take(&mut self, rule: RuleNumber) -> Option<(Ask, Option<GrantStamp>)> {
         let plan = &self.in_force.plan;
-        // What charges nothing has nothing to settle.
-        let charges = |ask: &Ask| !plan.policy(&ask.policy).numbers().charges_nothing();
-        let is_it = |ask: &Ask| charges(ask) && is_it(&ask.policy);
-        let at = self.asks.iter().position(|ask| ask.as_ref().is_some_and(is_it))?;
-        let share = self.report.share();
-        let status = self.report.statuses().get(at);
-        Some((self.asks[at].take()?, status.map(|status| GrantStamp { stamp: status.stamp(), share })))
+        // A slot comes back with its permit, and what charges nothing has nothing to settle.
+        let charges = |ask: &Ask| !plan.is_slot(ask) && !plan.policy(&ask.policy).numbers().charges_nothing();
+        let is_it = |ask: &Ask| !ask.key.is_empty() && plan.rule_of(&ask.policy) == rule && charges(ask);
+        let at = self.asks.iter().position(is_it)?;
+        let taken = self.asks[at].clone();
+        self.asks[at].key = Key::from("");
+        Some((taken, GrantStamp::of(self.report.verdict(), at)))
     }
 }

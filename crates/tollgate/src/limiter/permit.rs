@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tokio::task::JoinHandle;
 use tollgate_core::{End, Grant, Settled, Store};
 
-use crate::decision::{InForce, Report};
+use crate::decision::{GrantStamp, InForce, Report};
 use crate::in_flight::{HeldUntilDropped, Slot};
 use crate::plan::{Ask, Asks};
 use crate::time::ending::Home;
@@ -19,8 +19,8 @@ use crate::time::ending::Home;
 #[must_use = "dropped, a permit keeps its charges and releases its slots: hold it while the work runs, and await its `delay`"]
 pub struct Permit {
     pub(super) report: Report,
-    /// `None` for what was taken out.
-    pub(super) asks: SmallVec<[Option<Ask>; 1]>,
+    /// Those that were taken out have the empty key.
+    pub(super) asks: Asks,
     delay: Duration,
     pub(super) slot: Slot,
     pub(super) in_force: Arc<InForce>,
@@ -30,7 +30,7 @@ impl Permit {
     /// The permit of a set that was granted, with the slots that it holds.
     pub(crate) fn new(report: Report, asks: Asks, slot: Slot, in_force: Arc<InForce>) -> Permit {
         let delay = report.verdict().delay();
-        Permit { report, asks: asks.into_iter().map(Some).collect(), delay, slot, in_force }
+        Permit { report, asks, delay, slot, in_force }
     }
 
     /// The permit after its delay.
@@ -46,16 +46,13 @@ impl Permit {
     }
 
     pub(super) fn give_back(&self) -> impl End<(), Infallible> + use<> {
-        let grants: SmallVec<[Grant<'_>; 4]> = self
-            .asks
-            .iter()
-            .zip(self.report.iter())
-            // Slots come back when the permit is dropped.
-            .filter(|(_, (policy, _))| !policy.is_in_flight())
-            .filter_map(|(ask, (policy, status))| {
-                let ask = ask.as_ref().filter(|ask| ask.cost > 0)?;
-                let (stamp, share) = (status.stamp(), self.report.share());
-                Some(Grant { policy, key: &ask.key, units: ask.cost, stamp, share })
+        let plan = &self.in_force.plan;
+        // Slots come back when the permit is dropped.
+        let is_charged = |ask: &Ask| ask.cost > 0 && !ask.key.is_empty() && !plan.is_slot(ask);
+        let charged = self.asks.iter().enumerate().filter(|(_, ask)| is_charged(ask));
+        let grants: SmallVec<[Grant<'_>; 4]> = charged
+            .filter_map(|(at, Ask { policy, key, cost })| {
+                Some(GrantStamp::of(self.report.verdict(), at)?.grant(plan.policy(policy), key, *cost))
             })
             .collect();
         // None if no rule applied, or if a failure policy decided.
