@@ -66,7 +66,7 @@ where
         let (live, key, at_most) = (Arc::clone(&limiter.live), key(&request), *at_most);
         let permit = Box::pin(async move {
             let asks = |decider: &Decider<S>| Ok(decider.asks(key.as_ref(), cost));
-            let Ok(decided) = live.ask_in_turn::<Infallible>(asks, at_most).await;
+            let Ok(decided) = live.permit::<Infallible>(asks, at_most).await;
             let (_, permit) = decided?;
             Ok(after_delay(permit).await)
         });

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response};
 use http_body::Body;
-use tollgate_core::{Reply, Store, Times, Verdict};
+use tollgate_core::{Reply, Store, Verdict};
 
 use super::deadline::deadline;
 use super::jitter::lengthened;
@@ -96,13 +96,11 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
                 Err(denial) => return Next::Refuse(denial, None),
             }
         };
-        let reply = if self.plan().needs().waits {
-            let deadline = deadline(head.headers(), self.answers.deadline.as_ref());
-            self.begin(&asks, deadline, place, live)
-        } else {
-            self.acquire(&asks, Times::ONCE, None)
+        let deadline = match self.plan().needs().waits {
+            true => deadline(head.headers(), self.answers.deadline.as_ref()),
+            false => None,
         };
-        match reply {
+        match self.admit(&asks, None, deadline, place, live) {
             Reply::Now(mut admission) => self.after(request, &asks, &mut admission),
             Reply::Later(asking) => Next::Wait(asking, asks),
         }

@@ -187,6 +187,7 @@ where
                 let decider = waiting.decider;
                 let next = match waited {
                     Waited::Over(mut admission) => decider.after(&mut request, waiting.asks, &mut admission),
+                    Waited::Refused(denial) => Next::Refuse(denial, None),
                     Waited::Replaced((place, live)) => {
                         *decider = live.load_full();
                         decider.decide(Some(place), &live, &mut request)

@@ -26,7 +26,7 @@ impl Admission {
         Admission { verdict, slot: Slot::default(), since }
     }
 
-    /// That of a request that was refused in a queue.
+    /// That of a request that was refused while it waited for slots.
     pub(super) fn refused(denial: &Denial) -> Admission {
         Admission::new(denial.report().verdict().clone(), None)
     }

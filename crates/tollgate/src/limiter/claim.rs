@@ -7,15 +7,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use tollgate_core::{Reply, Store, Times, Unsent, Verdict, Wait};
+use tollgate_core::{Reply, Store, Times, Timestamp, Unsent, Verdict, Wait};
 
 use super::asking::{Admission, Asking, BoxedAsking};
 use super::decider::Decider;
 use super::engine::Engine;
-use super::live::Live;
 use super::patience::{Patience, Waits};
-use super::waiting::{Waited, WaitedRequest, Waiting};
-use crate::in_flight::Listener;
+use super::waiting::{Waited, WaitedRequest};
+use crate::in_flight::{Listener, Slot};
 use crate::plan::{Ask, Asks};
 use crate::store::NeverFails;
 use crate::time::ending::Home;
@@ -32,105 +31,94 @@ const SLOT_PAUSE: Duration = Duration::from_millis(200);
 const CLAIMS_LOOK: Duration = Duration::from_millis(10);
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// [`Decider::begin`] of a request that asks for slots.
-    pub(super) fn begin_claim(
-        self: &Arc<Self>,
-        asks: &[Ask],
-        deadline: Option<Duration>,
-        place: Option<Box<Waiting>>,
-        live: &Arc<Live<S>>,
-    ) -> Reply<Admission, Asking<S, WaitedRequest<S>>> {
-        let Some(waits) = self.waits(asks, deadline) else {
-            return match self.claim(asks, Waiting::left_of(place.as_deref(), deadline)) {
-                Reply::Now(admission) => Reply::Now(admission),
-                Reply::Later(asking) => {
-                    Reply::Later(Asking::Boxed(Box::pin(async move { Waited::Over(asking.await) })))
-                }
-            };
-        };
-        let (decider, live, asks) = (Arc::clone(self), Arc::clone(live), Asks::from(asks));
-        let patience = Patience::ForSlots(waits, deadline);
-        Reply::Later(Asking::Boxed(Box::pin(async move {
-            match decider.in_turn(&asks, &patience, place.unwrap_or_default(), &live).await {
-                Waited::Over(Ok(admission)) => Waited::Over(admission),
-                Waited::Over(Err(denial)) => Waited::Over(Admission::refused(&denial)),
-                Waited::Replaced(place) => Waited::Replaced((place, live)),
-            }
-        })))
+    /// When the store is asked, if it is asked for slots.
+    #[inline]
+    pub(super) fn claims(&self, asks: &[Ask], times: Times) -> Option<Instant> {
+        let plan = self.plan();
+        let claims = plan.needs().slots && times.max() > 0 && asks.iter().any(|ask| plan.is_slot(ask));
+        claims.then(timer_now)
     }
 
-    /// Asks for slots, without waiting for a turn.
+    /// The slots that a verdict has granted.
+    pub(super) fn held(&self, asks: &[Ask], verdict: &Verdict, asked: Instant) -> Slot {
+        self.engine.slots.held(self.plan(), asks, verdict, asked)
+    }
+
+    /// The admission of a claim whose answer comes later.
+    pub(super) fn held_later<T: From<Admission> + Send + 'static>(
+        &self,
+        asks: &[Ask],
+        answer: S::Acquire,
+        asked: Instant,
+        since: Option<Timestamp>,
+    ) -> BoxedAsking<T> {
+        let (slots, plan, asks) = (Arc::clone(&self.engine.slots), Arc::clone(self.plan()), Asks::from(asks));
+        let claim: BoxedAsking<T> = Box::pin(async move {
+            let verdict = answer.await.unwrap_or_else(NeverFails::never);
+            let slot = slots.held(&plan, &asks, &verdict, asked);
+            Admission { slot, ..Admission::new(verdict, since) }.into()
+        });
+        match self.engine.store.sent_claims() {
+            Some(_) => claim,
+            None => Box::pin(ToTheEnd { claim: Some(claim), home: Home::here() }),
+        }
+    }
+
+    /// Asks once, without waiting for a turn.
     ///
     /// If nothing but slots is lacking, and a release of this process was on its way, it is asked
     /// once more after that: a client is not refused for its own last request. All of this ends
     /// within the limits of the caller and of the store.
-    fn claim(self: &Arc<Self>, asks: &[Ask], deadline: Option<Duration>) -> Reply<Admission, Asking<S>> {
-        let releasing = self.engine.slots.releasing(self.plan(), asks);
-        let begin = timer_now();
-        match (self.claim_once(asks, deadline), releasing) {
-            (Reply::Later(first), Some(releasing)) => {
-                let (decider, asks) = (Arc::clone(self), Asks::from(asks));
-                Reply::Later(Asking::Boxed(Box::pin(async move {
-                    let admission = first.await;
-                    if !decider.lacks_only_slots(&asks, &admission.verdict) {
-                        return admission;
-                    }
-                    let limits = [deadline, decider.engine.store.wait_limit(), Some(YEAR)];
-                    let end = begin + limits.into_iter().flatten().min().unwrap_or(YEAR);
-                    // Without an answer, the slot may still be free.
-                    let _ = timeout_at(end.min(timer_now() + LONGEST_RELEASE), releasing.answered()).await;
-                    if timer_now() >= end {
-                        return admission;
-                    }
-                    let deadline = deadline.map(|deadline| deadline.saturating_sub(begin.elapsed()));
-                    let (again, since) = (decider.claim_once(&asks, deadline).wait(), admission.since);
-                    Admission { since, ..timeout_at(end, again).await.unwrap_or(admission) }
-                })))
-            }
-            (reply, _) => reply,
-        }
-    }
-
-    /// [`Decider::ask_once`] for slots.
-    pub(super) fn claim_once(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Admission, Asking<S>> {
-        let (slots, plan, asked) = (Arc::clone(&self.engine.slots), Arc::clone(self.plan()), timer_now());
-        let held = move |asks: &[Ask], admission: Admission| {
-            let slot = slots.held(&plan, asks, &admission.verdict, asked);
-            Admission { slot, ..admission }
+    #[inline]
+    pub(super) fn ask_after_releases(
+        self: &Arc<Self>,
+        asks: &[Ask],
+        deadline: Option<Duration>,
+    ) -> Reply<Admission, Asking<S, WaitedRequest<S>>> {
+        let releasing = match self.plan().needs().slots {
+            true => self.engine.slots.releasing(self.plan(), asks),
+            false => None,
         };
-        match self.acquire(asks, Times::ONCE, deadline) {
-            Reply::Now(admission) => Reply::Now(held(asks, admission)),
-            Reply::Later(asking) => {
-                let (asks, asking): (Asks, Asking<S>) = (asks.into(), asking);
-                let claim: BoxedAsking<Admission> = Box::pin(async move { held(&asks, asking.await) });
-                let ends_by_itself = self.engine.store.sent_claims().is_some();
-                Reply::Later(Asking::Boxed(match ends_by_itself {
-                    true => claim,
-                    false => Box::pin(ToTheEnd { claim: Some(claim), home: Home::here() }),
-                }))
+        let Some(releasing) = releasing else { return self.acquire(asks, Times::ONCE, deadline) };
+        let begin = timer_now();
+        let first = match self.acquire::<Admission>(asks, Times::ONCE, deadline) {
+            Reply::Now(admission) => return Reply::Now(admission),
+            Reply::Later(first) => first,
+        };
+        let (decider, asks) = (Arc::clone(self), Asks::from(asks));
+        Reply::Later(Asking::Boxed(Box::pin(async move {
+            let admission = first.await;
+            if !decider.lacks_only_slots(&asks, &admission.verdict) {
+                return Waited::Over(admission);
             }
-        }
+            let limits = [deadline, decider.engine.store.wait_limit(), Some(YEAR)];
+            let end = begin + limits.into_iter().flatten().min().unwrap_or(YEAR);
+            // Without an answer, the slot may still be free.
+            let _ = timeout_at(end.min(timer_now() + LONGEST_RELEASE), releasing.answered()).await;
+            if timer_now() >= end {
+                return Waited::Over(admission);
+            }
+            let deadline = deadline.map(|deadline| deadline.saturating_sub(begin.elapsed()));
+            let again = decider.acquire::<Admission>(&asks, Times::ONCE, deadline).wait();
+            let since = admission.since;
+            Waited::Over(Admission { since, ..timeout_at(end, again).await.unwrap_or(admission) })
+        })))
     }
 
     /// How long each ask may wait for its slot, if any may. `deadline` is that of the caller.
-    fn waits(&self, asks: &[Ask], deadline: Option<Duration>) -> Option<Waits> {
+    #[inline]
+    pub(super) fn patience_for_slots(&self, asks: &[Ask], deadline: Option<Duration>) -> Option<Patience> {
         let plan = self.plan();
         if !plan.needs().slots {
             return None;
         }
-        let deadline = deadline.unwrap_or(Duration::MAX);
+        let longest = deadline.unwrap_or(Duration::MAX);
         let wait = |ask: &Ask| match plan.is_slot(ask) {
-            true => plan.rule(plan.rule_of(&ask.policy)).wait().min(deadline),
+            true => plan.rule(plan.rule_of(&ask.policy)).wait().min(longest),
             false => Duration::ZERO,
         };
         let waits: Waits = asks.iter().map(wait).collect();
-        waits.iter().any(|wait| !wait.is_zero()).then_some(waits)
-    }
-
-    /// Whether a slot is asked for.
-    #[inline]
-    pub(super) fn claims(&self, asks: &[Ask]) -> bool {
-        self.plan().needs().slots && asks.iter().any(|ask| self.plan().is_slot(ask))
+        waits.iter().any(|wait| !wait.is_zero()).then_some(Patience::ForSlots(waits, deadline))
     }
 
     /// Listens to releases of the slot that is lacking.
@@ -173,16 +161,16 @@ impl<S: Store<Error: NeverFails>> Engine<S> {
 
 /// A claim in a store that does not end abandoned claims by itself. It goes on if its caller
 /// leaves, and releases what it was granted then.
-struct ToTheEnd {
+struct ToTheEnd<T: Send + 'static> {
     /// `None` once it was answered.
-    claim: Option<BoxedAsking<Admission>>,
+    claim: Option<BoxedAsking<T>>,
     home: Home,
 }
 
-impl Future for ToTheEnd {
-    type Output = Admission;
+impl<T: Send + 'static> Future for ToTheEnd<T> {
+    type Output = T;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Admission> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         let claim = self.claim.as_mut().expect("a future is not polled after it was ready");
         let answer = claim.as_mut().poll(cx);
         if answer.is_ready() {
@@ -192,7 +180,7 @@ impl Future for ToTheEnd {
     }
 }
 
-impl Drop for ToTheEnd {
+impl<T: Send + 'static> Drop for ToTheEnd<T> {
     fn drop(&mut self) {
         if let Some(claim) = self.claim.take() {
             self.home.end(|| claim);

@@ -1,12 +1,11 @@
 //! The way from what is asked to a decision, for keys and for requests alike.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Key, Policy, Reply, Source, Store, Times, Timestamp, Verdict};
+use tollgate_core::{Key, Policy, Store, Timestamp, Verdict};
 
-use super::asking::{Admission, Asking};
+use super::asking::Admission;
 use super::engine::Engine;
 use super::permit::Permit;
 use super::queue_place::QueuePlace;
@@ -153,38 +152,6 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         Ok(self.by(plan, observers))
     }
 
-    /// Asks the store once, for a caller that waits until `deadline` at the longest.
-    #[inline]
-    pub(crate) fn acquire<T>(
-        &self,
-        asks: &[Ask],
-        times: Times,
-        deadline: Option<Duration>,
-    ) -> Reply<Admission, Asking<S, T>> {
-        let store = &self.engine.store;
-        let reply = match (asks, deadline) {
-            ([], _) => {
-                let verdict = Verdict::without_statuses(times.max()).from_source(Source::Rule);
-                return Reply::Now(Admission::new(verdict, None));
-            }
-            ([ask], None) => store.acquire(&[self.plan().check(ask)], times),
-            _ => self.plan().checks(asks, deadline, |set| store.acquire(set, times)),
-        };
-        match reply {
-            Reply::Now(Ok(verdict)) => Reply::Now(Admission::new(verdict, None)),
-            Reply::Now(Err(error)) => error.never(),
-            Reply::Later(answer) => Reply::Later(Asking::Store(answer, self.waits_since())),
-        }
-    }
-
-    /// Asks the store once, for a caller that listens to releases itself.
-    pub(super) fn ask_once(&self, asks: &[Ask], deadline: Option<Duration>) -> Reply<Admission, Asking<S>> {
-        if self.claims(asks) {
-            return self.claim_once(asks, deadline);
-        }
-        self.acquire(asks, Times::ONCE, deadline)
-    }
-
     /// Does what follows a grant, and changes nothing of it.
     #[inline]
     pub(crate) fn after_grant(&self, head: &Head<'_>) {
@@ -215,11 +182,6 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     pub(crate) fn queue_place(&self, asks: &[Ask], verdict: &Verdict) -> QueuePlace {
         let (report, in_force) = (self.report(asks, verdict), Arc::clone(&self.in_force));
         QueuePlace::new(Permit::new(report, asks.into(), Slot::default(), in_force))
-    }
-
-    pub(super) async fn look(&self, asks: &[Ask], deadline: Option<Duration>) -> Report {
-        let looked = self.acquire::<Admission>(asks, Times::LOOK, deadline).wait().await;
-        self.report(asks, &looked.verdict)
     }
 
     /// Forgets what a key has used. It goes on if the caller leaves.

@@ -5,16 +5,21 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use std::time::Duration;
+
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::watch;
-use tollgate_core::{Clock, Store};
+use tollgate_core::{Clock, Reply, Store};
 
 use super::changes::RuleChanges;
 use super::decider::Decider;
 use super::made_per_request::Decided;
-use crate::decision::InForce;
+use super::permit::Permit;
+use super::queue_place::after_delay;
+use super::waiting::Waited;
+use crate::decision::{Denial, InForce};
 use crate::errors::SetupError;
-use crate::plan::{Plan, Switch};
+use crate::plan::{Asks, Plan, Switch};
 use crate::rule::IntoRules;
 use crate::store::NeverFails;
 
@@ -116,6 +121,46 @@ impl<S> Live<S> {
 }
 
 impl<S: Store<Error: NeverFails>> Live<S> {
+    /// The permit for what `asks` makes by the rules that apply, and if they are replaced while the
+    /// caller waits, by those that apply then; with what decided. With `at_most` it waits until they
+    /// allow it, otherwise for slots only.
+    pub(crate) async fn permit<E>(
+        self: &Arc<Self>,
+        asks: impl Fn(&Decider<S>) -> Result<Result<Asks, Denial>, E>,
+        at_most: Option<Duration>,
+    ) -> Result<Result<(Arc<Decider<S>>, Permit), Denial>, E> {
+        let mut place = None;
+        let (decider, asks, admission) = loop {
+            let decider = Guard::into_inner(self.for_request());
+            let asks = match decider.shown(asks(&decider)?) {
+                Ok(asks) => asks,
+                Err(denial) => return Ok(Err(denial)),
+            };
+            let asked = match decider.admit(&asks, at_most, None, place, self) {
+                Reply::Now(admission) => Waited::Over(admission),
+                Reply::Later(asking) => asking.await,
+            };
+            match asked {
+                Waited::Over(admission) => break (decider, asks, admission),
+                Waited::Refused(denial) => {
+                    decider.count(&denial, &asks);
+                    return Ok(Err(denial));
+                }
+                Waited::Replaced((kept, _)) => place = Some(kept),
+            }
+        };
+        // Of a caller that waits, observers have seen each answer.
+        if at_most.is_none() {
+            decider.show(&asks, &admission);
+        }
+        let permit = match decider.permit(asks, admission) {
+            Ok(permit) if at_most.is_some() => after_delay(permit).await,
+            Ok(permit) => permit,
+            Err(denial) => return Ok(Err(denial)),
+        };
+        Ok(Ok((decider, permit)))
+    }
+
     /// Replaces the rules. Two threads that do so at once follow each other.
     pub(crate) fn replace(&self, rules: impl IntoRules) -> Result<RuleChanges, SetupError> {
         let (plan, now) = (Plan::try_new(rules)?, Clock::system().now());

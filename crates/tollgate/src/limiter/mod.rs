@@ -1,5 +1,6 @@
 //! The same decisions without a Tower service around them: by key, and by the head of a request.
 
+mod admit;
 pub(crate) mod asking;
 mod asks;
 mod blocks;
@@ -24,7 +25,6 @@ mod refusal;
 mod request;
 mod shadow;
 mod turn;
-mod until_ready;
 mod wait_queue;
 pub(crate) mod waiting;
 pub(crate) mod waiting_call;
@@ -172,7 +172,7 @@ where
     /// with [`Reason::NoKey`](crate::Reason::NoKey), status 400.
     pub async fn check(&self, key: &Key, cost: u64) -> Result<Permit, Denial> {
         let asks = |decider: &Decider<S>| Ok(decider.asks(Some(key), cost));
-        let Ok(decided) = self.live.ask_in_turn::<Infallible>(asks, None).await;
+        let Ok(decided) = self.live.permit::<Infallible>(asks, None).await;
         decided.map(|(_, permit)| permit)
     }
 
@@ -220,7 +220,7 @@ where
         Q: Into<Question<'a>> + Copy,
     {
         let each = questions(each);
-        let decided = self.live.ask_in_turn(|decider| decider.asks_of_each(&each), None).await?;
+        let decided = self.live.permit(|decider| decider.asks_of_each(&each), None).await?;
         Ok(decided.map(|(_, permit)| permit))
     }
 
@@ -338,7 +338,7 @@ where
     #[doc(alias("wait", "queue", "throttle"))]
     pub async fn until_ready(&self, key: &Key, cost: u64, at_most: Duration) -> Result<Permit, Denial> {
         let asks = |decider: &Decider<S>| Ok(decider.asks(Some(key), cost));
-        let Ok(decided) = self.live.ask_in_turn::<Infallible>(asks, Some(at_most)).await;
+        let Ok(decided) = self.live.permit::<Infallible>(asks, Some(at_most)).await;
         decided.map(|(_, permit)| permit)
     }
 
@@ -364,7 +364,7 @@ where
         Q: Into<Question<'a>> + Copy,
     {
         let each = questions(each);
-        let decided = self.live.ask_in_turn(|decider| decider.asks_of_each(&each), Some(at_most)).await?;
+        let decided = self.live.permit(|decider| decider.asks_of_each(&each), Some(at_most)).await?;
         Ok(decided.map(|(_, permit)| permit))
     }
 

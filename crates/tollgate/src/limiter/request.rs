@@ -137,9 +137,9 @@ where
     S::Error: NeverFails,
 {
     /// The permit of a request that passes. Asks the rules in shadow.
-    async fn ask_in_turn(&self, head: &Head<'_>, at_most: Option<Duration>) -> Result<Permit, Denial> {
+    async fn permit(&self, head: &Head<'_>, at_most: Option<Duration>) -> Result<Permit, Denial> {
         let asks = |decider: &Decider<S>| Ok(decider.asks_of(head));
-        let Ok(decided) = self.live.ask_in_turn::<Infallible>(asks, at_most).await;
+        let Ok(decided) = self.live.permit::<Infallible>(asks, at_most).await;
         let (decider, permit) = decided?;
         decider.after_grant(head);
         Ok(permit)
@@ -151,7 +151,7 @@ where
     /// # Errors
     /// A [`Denial`] with the rules that refused, and how long they do.
     pub async fn check(&self, head: &Head<'_>) -> Result<Permit, Denial> {
-        self.ask_in_turn(head, None).await
+        self.permit(head, None).await
     }
 
     /// Returns the state of the rules that apply to a request. Charges nothing.
@@ -168,7 +168,7 @@ where
     /// [`Limiter::until_ready`](crate::Limiter::until_ready), also for errors and panics. If the
     /// rules of its layer are replaced meanwhile, it goes on to wait by the new ones.
     pub async fn until_ready(&self, head: &Head<'_>, at_most: Duration) -> Result<Permit, Denial> {
-        self.ask_in_turn(head, Some(at_most)).await
+        self.permit(head, Some(at_most)).await
     }
 
     /// Replaces the rules of this limiter and of its clones, and of the layer that it belongs to:

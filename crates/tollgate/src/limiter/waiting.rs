@@ -9,10 +9,14 @@ use super::asking::Admission;
 use super::live::Live;
 use super::refusal::Refusal;
 use super::wait_queue::Waiter;
+use crate::decision::Denial;
 
 /// The end of a wait, or of the rules by which a caller has waited so far.
 pub(crate) enum Waited<T, P = Box<Waiting>> {
     Over(T),
+    /// The caller waited for rules of any kind, and does not any longer. The denial may be that of
+    /// one policy, which has refused another caller.
+    Refused(Denial),
     /// The caller asks again by the new rules, from its place.
     Replaced(P),
 }

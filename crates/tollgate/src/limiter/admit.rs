@@ -1,0 +1,86 @@
+//! The way from what is asked to an admission.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{Reply, Source, Store, Times, Verdict};
+
+use super::asking::{Admission, Asking};
+use super::decider::Decider;
+use super::live::Live;
+use super::patience::Patience;
+use super::waiting::{Waited, WaitedRequest, Waiting};
+use crate::decision::Report;
+use crate::plan::{Ask, Asks};
+use crate::store::NeverFails;
+
+impl<S: Store<Error: NeverFails>> Decider<S> {
+    /// Asks about a request, which has a place in queues if it has waited by earlier rules. With
+    /// `at_most` it waits in them until the rules allow it, otherwise only for slots, as long as
+    /// their rules say. `deadline` is how long its caller waits for the store.
+    #[inline]
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        asks: &[Ask],
+        at_most: Option<Duration>,
+        deadline: Option<Duration>,
+        place: Option<Box<Waiting>>,
+        live: &Arc<Live<S>>,
+    ) -> Reply<Admission, Asking<S, WaitedRequest<S>>> {
+        let patience = at_most.map(Patience::ForAll);
+        let patience = patience.or_else(|| self.patience_for_slots(asks, deadline));
+        let Some(patience) = patience else {
+            return self.ask_after_releases(asks, Waiting::left_of(place.as_deref(), deadline));
+        };
+        let (decider, live, asks) = (Arc::clone(self), Arc::clone(live), Asks::from(asks));
+        Reply::Later(Asking::Boxed(Box::pin(async move {
+            match decider.in_turn(&asks, &patience, place.unwrap_or_default(), &live).await {
+                Waited::Over(admission) => Waited::Over(admission),
+                Waited::Refused(denial) => Waited::Refused(denial),
+                Waited::Replaced(place) => Waited::Replaced((place, live)),
+            }
+        })))
+    }
+
+    /// Asks the store once, for a caller that waits until `deadline` at the longest. What is
+    /// granted of slots is held.
+    #[inline]
+    pub(super) fn acquire<T: From<Admission> + Send + 'static>(
+        &self,
+        asks: &[Ask],
+        times: Times,
+        deadline: Option<Duration>,
+    ) -> Reply<Admission, Asking<S, T>> {
+        let store = &self.engine.store;
+        let claimed = self.claims(asks, times);
+        let reply = match (asks, deadline) {
+            ([], _) => {
+                let verdict = Verdict::without_statuses(times.max()).from_source(Source::Rule);
+                return Reply::Now(Admission::new(verdict, None));
+            }
+            ([ask], None) => store.acquire(&[self.plan().check(ask)], times),
+            _ => self.plan().checks(asks, deadline, |set| store.acquire(set, times)),
+        };
+        match reply {
+            Reply::Now(answer) => {
+                let mut admission = Admission::new(answer.unwrap_or_else(NeverFails::never), None);
+                if let Some(asked) = claimed {
+                    admission.slot = self.held(asks, &admission.verdict, asked);
+                }
+                Reply::Now(admission)
+            }
+            Reply::Later(answer) => {
+                let since = self.waits_since();
+                if let Some(asked) = claimed {
+                    return Reply::Later(Asking::Boxed(self.held_later(asks, answer, asked, since)));
+                }
+                Reply::Later(Asking::Store(answer, since))
+            }
+        }
+    }
+
+    pub(super) async fn look(&self, asks: &[Ask], deadline: Option<Duration>) -> Report {
+        let looked = self.acquire::<Admission>(asks, Times::LOOK, deadline).wait().await;
+        self.report(asks, &looked.verdict)
+    }
+}
