@@ -9,25 +9,26 @@ use super::asking::{Admission, Asking};
 use super::decider::Decider;
 use super::live::Live;
 use super::patience::Patience;
+use super::permit::Permit;
 use super::waiting::{Waited, WaitedRequest, Waiting};
-use crate::decision::Report;
+use crate::decision::{Denial, Report};
 use crate::plan::{Ask, Asks};
 use crate::store::NeverFails;
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Asks about a request, which has a place in queues if it has waited by earlier rules. With
-    /// `at_most` it waits in them until the rules allow it, otherwise only for slots, as long as
+    /// `patience` it waits in them until the rules allow it, otherwise only for slots, as long as
     /// their rules say. `deadline` is how long its caller waits for the store.
     #[inline]
     pub(crate) fn admit(
         self: &Arc<Self>,
         asks: &[Ask],
-        at_most: Option<Duration>,
+        patience: Option<Duration>,
         deadline: Option<Duration>,
         place: Option<Box<Waiting>>,
         live: &Arc<Live<S>>,
     ) -> Reply<Admission, Asking<S, WaitedRequest<S>>> {
-        let patience = at_most.map(Patience::ForAll);
+        let patience = patience.map(Patience::ForAll);
         let patience = patience.or_else(|| self.patience_for_slots(asks, deadline));
         let Some(patience) = patience else {
             return self.ask_after_releases(asks, Waiting::left_of(place.as_deref(), deadline));
@@ -82,5 +83,25 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     pub(super) async fn look(&self, asks: &[Ask], deadline: Option<Duration>) -> Report {
         let looked = self.acquire::<Admission>(asks, Times::LOOK, deadline).wait().await;
         self.report(asks, &looked.verdict)
+    }
+
+    /// Shows observers what was decided about a request.
+    #[inline]
+    pub(crate) fn show(&self, asks: &[Ask], Admission { verdict, slot, since }: &Admission) {
+        self.observers().verdict(self.plan(), asks, verdict, *since);
+        slot.seen_by(self.observers());
+    }
+
+    /// The permit or the denial that an admission means, for a caller that gets it.
+    pub(super) fn permit(&self, asks: Asks, admission: Admission) -> Result<Permit, Denial> {
+        let report = self.report(&asks, &admission.verdict);
+        if !admission.verdict.is_granted() {
+            let denial = Denial::of(report);
+            self.count(&denial, &asks);
+            return Err(denial);
+        }
+        let mut permit = Permit::new(report, asks, Arc::clone(&self.in_force));
+        permit.slot = admission.slot;
+        Ok(permit)
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate_core::{Key, Policy, Store, Timestamp, Verdict};
 
-use super::asking::Admission;
 use super::engine::Engine;
 use super::permit::Permit;
 use super::queue_place::QueuePlace;
@@ -17,7 +16,6 @@ use crate::decision::observe::{Decision, Observe, Observers};
 use crate::decision::{Denial, InForce, Report};
 use crate::errors::SetupError;
 use crate::extract::Head;
-use crate::in_flight::Slot;
 use crate::memory::MemoryStore;
 use crate::plan::{Ask, Asks, Plan, Switch};
 use crate::store::NeverFails;
@@ -62,7 +60,7 @@ impl<S> Decider<S> {
         &self.in_force.plan
     }
 
-    fn observers(&self) -> &Observers {
+    pub(super) fn observers(&self) -> &Observers {
         &self.in_force.observers
     }
 
@@ -116,13 +114,6 @@ impl<S> Decider<S> {
         Decider { in_force: Arc::new(in_force), ..self.clone() }
     }
 
-    /// Shows observers what was decided about a request.
-    #[inline]
-    pub(crate) fn show(&self, asks: &[Ask], Admission { verdict, slot, since }: &Admission) {
-        self.observers().verdict(self.plan(), asks, verdict, *since);
-        slot.seen_by(self.observers());
-    }
-
     /// The time now, if there are observers, for a request that begins to wait.
     pub(super) fn waits_since(&self) -> Option<Timestamp> {
         self.observers().now()
@@ -167,21 +158,10 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// The permit or the denial that an admission means, for a caller that gets it.
-    pub(super) fn permit(&self, asks: Asks, admission: Admission) -> Result<Permit, Denial> {
-        let report = self.report(&asks, &admission.verdict);
-        if admission.verdict.is_granted() {
-            return Ok(Permit::new(report, asks, admission.slot, Arc::clone(&self.in_force)));
-        }
-        let denial = Denial::of(report);
-        self.count(&denial, &asks);
-        Err(denial)
-    }
-
     /// The place that an admission has in the queue of a leaky bucket.
     pub(crate) fn queue_place(&self, asks: &[Ask], verdict: &Verdict) -> QueuePlace {
         let (report, in_force) = (self.report(asks, verdict), Arc::clone(&self.in_force));
-        QueuePlace::new(Permit::new(report, asks.into(), Slot::default(), in_force))
+        QueuePlace::new(Permit::new(report, asks.into(), in_force))
     }
 
     /// Forgets what a key has used. It goes on if the caller leaves.

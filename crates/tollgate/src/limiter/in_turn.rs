@@ -1,9 +1,12 @@
 //! Waiting until a request may pass.
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Policy, Reply, Store, Times, Verdict, Wait};
+use tokio::time::Instant;
+use tollgate_core::{Key, Policy, Reply, Store, Times, Verdict, Wait};
 
 use super::asking::{Admission, Asking};
 use super::claim::ReleasesOfOne;
@@ -16,7 +19,7 @@ use super::wait_queue::Waiter;
 use super::waiting::{Waited, Waiting};
 use crate::decision::Denial;
 use crate::errors::Reason;
-use crate::plan::{Ask, Asks};
+use crate::plan::{Ask, Asks, Plan};
 use crate::store::NeverFails;
 use crate::time::{YEAR, timer_now};
 
@@ -30,189 +33,280 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         place: Box<Waiting>,
         live: &Live<S>,
     ) -> Waited<Admission> {
-        // Before rules were replaced, too.
-        let begin = place.begin.unwrap_or_else(timer_now);
-        if !self.may_have_to_wait(asks) {
-            let deadline = patience.deadline(begin.elapsed());
-            let reply = self.acquire(asks, Times::ONCE, deadline);
-            return Waited::Over(self.answered(asks, reply, patience).await);
+        let mut caller = WaitingCaller::new(self, asks, patience, *place, live);
+        if !caller.may_have_to_wait() {
+            let reply = self.acquire(asks, Times::ONCE, caller.deadline());
+            return Waited::Over(caller.answered(reply).await);
         }
-        let version = self.plan().version();
-        // As long as the timer can sleep.
-        let end = begin + patience.longest().min(YEAR);
-        let left = || end.saturating_duration_since(timer_now());
-        let waits_for_all = matches!(patience, Patience::ForAll(_));
-        let arrival = place.arrival.unwrap_or_else(|| self.engine.queues.arrival());
-        let waited_for = self.waited_for(asks, waits_for_all);
-        let keys = || waited_for.iter().map(|at| (self.plan().queue_of(&asks[*at]), &asks[*at].key));
-        let mut waiter = match place.waiter {
-            Some(place) => Some(self.engine.queues.join_from(place, keys())),
-            None => self.engine.queues.join_others(arrival, keys()),
-        };
-        let deadline = patience.deadline(begin.elapsed());
-        if let Some(denial) = self.refused_in_the_queue(waiter.as_ref(), asks, patience, deadline).await {
+        caller.join_others();
+        if let Some(denial) = caller.refused_by_a_rate().await {
             return patience.refused(denial);
         }
-        // A refusal that lasts longer than the patience of this caller.
-        let holds = |waiter: &Waiter<Refusal>| {
-            let lasts =
-                |at: usize, refusal: &Refusal| refusal.holds_for(self.plan(), asks[waited_for[at]].cost, end);
-            waiter.refusal(|at, refusal| waits_for_all && lasts(at, refusal))
-        };
-        let (mut asks_again, mut outage_pause) = (None, FIRST_OUTAGE_PAUSE);
-        let mut releases = ReleasesOfOne::new(asks.iter().position(|ask| self.plan().is_slot(ask)));
         loop {
-            if let Some(waiter) = &mut waiter {
-                if let Some(refusal) = holds(waiter) {
-                    return patience.refused(refusal.denial);
-                }
-                let in_time = turn_before(waiter, end).await;
-                // Without a refusal, the callers ahead have only not been answered yet.
-                let is_last = |at: usize, refusal: &Refusal| {
-                    waits_for_all && waiter.at() == Some(at) && refusal.is_of(self.plan())
-                };
-                let last = || waiter.refusal(is_last);
-                if live.is_after(version) {
-                    // The queue refuses by rules that do not apply any more.
-                    break;
-                }
-                if let Some(refusal) = holds(waiter).or_else(|| last().filter(|_| !in_time)) {
-                    return patience.refused(refusal.denial);
-                }
-                if let Some(again) = asks_again {
-                    waiter.is_busy_until(again);
-                }
-                let pause = async {
-                    if let Some(again) = asks_again.take() {
-                        releases.one_before(again).await;
-                    }
-                };
-                // Callers without a turn hear of it when they get one.
-                if live.unless_after(version, pause).await.is_none() {
-                    break;
-                }
-                if in_time && !waiter.enter() {
-                    continue;
-                }
-                // Before the store is asked, so that no release after its decision is missed.
-                self.listen(&mut releases, asks);
+            if let ControlFlow::Break(end) = caller.turn().await {
+                return end;
             }
-            let deadline = patience.deadline(begin.elapsed());
-            let reply = self.acquire(asks, Times::ONCE, deadline);
-            if let Reply::Later(_) = reply {
-                // So that those who arrive before the answer find this caller.
-                let waiter = waiter.get_or_insert_with(|| self.engine.queues.join(arrival, keys()));
-                let limits = [deadline, self.engine.store.wait_limit(), Some(left())];
-                waiter.is_busy_until(timer_now() + limits.into_iter().flatten().min().unwrap_or_default());
-            }
-            let admission = self.answered(asks, reply, patience).await;
+            let admission = caller.ask().await;
             if admission.verdict.is_granted() {
-                if let Some(waiter) = waiter {
-                    let room =
-                        |at: usize| room(&admission.verdict, waited_for[at], asks[waited_for[at]].cost);
-                    waiter.passed(room);
-                }
+                caller.passes(&admission.verdict);
                 return Waited::Over(admission);
             }
             let denial = Denial::of(self.report(asks, &admission.verdict));
-            let left = patience.of(&denial).saturating_sub(begin.elapsed()).min(left());
-            let lacking = lacking_slot(&denial);
-            let pause = match denial.retry_after() {
-                Some(_) if lacking.is_some() => releases.pause(lacking).min(left),
-                Some(wait) => {
-                    releases.ignore();
-                    wait
-                }
-                None if patience.waits_out_outages() && self.waits_out(&denial) => {
-                    let pause = outage_pause.min(left);
-                    outage_pause = LONGEST_OUTAGE_PAUSE.min(2 * outage_pause);
-                    pause
-                }
-                None => return patience.refused(denial),
-            };
-            let leaves = left.is_zero() || passes_after(&denial, left) > left;
-            if leaves && live.is_after(version) {
-                // It was refused by rules that do not apply any more.
-                break;
-            }
-            if !leaves {
-                waiter.get_or_insert_with(|| self.engine.queues.join(arrival, keys()));
-                asks_again = Some(timer_now() + pause);
-            }
-            if let Some(waiter) = waiter.as_mut().filter(|_| waits_for_all || lacking.is_some()) {
-                let queue = |at: usize| waited_for.iter().position(|waited| *waited == at);
-                let now = timer_now();
-                let by = Refusal::each(&denial, asks, now);
-                // The ask that refuses for longest, and has not only to wait for a slot.
-                let longest =
-                    by.iter().max_by_key(|(at, lasts, _)| (!self.plan().is_slot(&asks[*at]), *lasts));
-                match lacking.or_else(|| Some(longest?.0)).and_then(queue) {
-                    Some(at) => {
-                        let by = by.into_iter();
-                        let by = by.filter_map(|(at, lasts, refusal)| Some((queue(at)?, lasts, refusal)));
-                        waiter.refused(at, by);
-                    }
-                    None => waiter.failed(pause, Refusal::of_failure(&denial, now + pause.min(YEAR))),
-                }
-            }
-            if leaves {
-                return patience.refused(denial);
+            if let ControlFlow::Break(end) = caller.waits_after(denial) {
+                return end;
             }
         }
-        Waited::Replaced(Box::new(Waiting { begin: Some(begin), arrival: Some(arrival), waiter }))
     }
+}
 
-    /// The denial of a caller that would wait for its turn only to hear that a rate refuses it.
-    async fn refused_in_the_queue(
-        &self,
-        waiter: Option<&Waiter<Refusal>>,
-        asks: &Asks,
-        patience: &Patience,
-        deadline: Option<Duration>,
-    ) -> Option<Denial> {
-        let waits = waiter.is_some_and(|waiter| !waiter.has_turn());
-        let has_rates = || asks.iter().any(|ask| ask.cost > 0 && !self.plan().is_slot(ask));
-        if !waits || matches!(patience, Patience::ForAll(_)) || !has_rates() {
-            return None;
+/// A caller that asks until the rules allow it.
+struct WaitingCaller<'a, S> {
+    decider: &'a Decider<S>,
+    asks: &'a Asks,
+    patience: &'a Patience,
+    live: &'a Live<S>,
+    /// When it began to wait, also by earlier rules, and until when it does at most.
+    begin: Instant,
+    end: Instant,
+    arrival: u64,
+    /// The places of the asks that it waits for. Callers for one slot wait in one queue, whatever
+    /// their other rules are.
+    waited_for: SmallVec<[usize; 4]>,
+    /// Its place in the queues. `None` if no other waits for the same, until it is refused.
+    waiter: Option<Waiter<Refusal>>,
+    releases: ReleasesOfOne,
+    /// When it asks again, if it was refused.
+    asks_again: Option<Instant>,
+    outage_pause: Duration,
+}
+
+impl<'a, S: Store<Error: NeverFails>> WaitingCaller<'a, S> {
+    fn new(
+        decider: &'a Decider<S>,
+        asks: &'a Asks,
+        patience: &'a Patience,
+        place: Waiting,
+        live: &'a Live<S>,
+    ) -> WaitingCaller<'a, S> {
+        let plan = decider.plan();
+        let is_waited_for = |ask: &Ask| ask.cost > 0 && (patience.is_for_all() || plan.is_slot(ask));
+        let waited_for = asks.iter().enumerate().filter(|(_, ask)| is_waited_for(ask));
+        let begin = place.begin.unwrap_or_else(timer_now);
+        WaitingCaller {
+            begin,
+            // As long as the timer can sleep.
+            end: begin + patience.longest().min(YEAR),
+            arrival: place.arrival.unwrap_or_else(|| decider.engine.queues.arrival()),
+            waited_for: waited_for.map(|(at, _)| at).collect(),
+            waiter: place.waiter,
+            releases: ReleasesOfOne::new(asks.iter().position(|ask| plan.is_slot(ask))),
+            asks_again: None,
+            outage_pause: FIRST_OUTAGE_PAUSE,
+            decider,
+            asks,
+            patience,
+            live,
         }
-        let denial = Denial::of(self.look(asks, deadline).await);
-        let is_refused = denial.violated_at().any(|at| !self.plan().is_slot(&asks[at]));
-        is_refused.then_some(denial)
     }
 
-    /// The places of the asks that a caller waits for. Callers for one slot wait in one queue,
-    /// whatever their other rules are.
-    fn waited_for(&self, asks: &[Ask], waits_for_all: bool) -> SmallVec<[usize; 4]> {
-        let is_waited_for = |ask: &Ask| ask.cost > 0 && (waits_for_all || self.plan().is_slot(ask));
-        let each = asks.iter().enumerate().filter(|(_, ask)| is_waited_for(ask));
-        each.map(|(at, _)| at).collect()
+    fn plan(&self) -> &Arc<Plan> {
+        self.decider.plan()
     }
 
-    /// What was decided, when the store has answered. Observers see it, unless the caller shows
-    /// them the last one itself.
-    async fn answered(
-        &self,
-        asks: &Asks,
-        reply: Reply<Admission, Asking<S>>,
-        patience: &Patience,
-    ) -> Admission {
-        let admission = reply.wait().await;
-        if let Patience::ForAll(_) = patience {
-            self.show(asks, &admission);
-        }
-        admission
+    fn left(&self) -> Duration {
+        self.end.saturating_duration_since(timer_now())
+    }
+
+    /// How long the store may let it wait.
+    fn deadline(&self) -> Option<Duration> {
+        self.patience.deadline(self.begin.elapsed())
     }
 
     /// Whether another answer is possible later. A cost of 0 passes now, and one that exceeds a
     /// quota never does.
-    fn may_have_to_wait(&self, asks: &Asks) -> bool {
+    fn may_have_to_wait(&self) -> bool {
         let fits = |ask: &Ask| ask.cost <= self.plan().policy(&ask.policy).largest_cost();
-        asks.iter().any(|ask| ask.cost > 0) && asks.iter().all(fits)
+        self.asks.iter().any(|ask| ask.cost > 0) && self.asks.iter().all(fits)
+    }
+
+    /// What it waits for: the queue and the key of each.
+    fn keys(&self) -> impl Iterator<Item = (usize, &'a Key)> {
+        let (decider, asks) = (self.decider, self.asks);
+        self.waited_for.iter().map(move |at| (decider.plan().queue_of(&asks[*at]), &asks[*at].key))
+    }
+
+    /// Joins the queues from the place that it has; or, if others wait, at their end.
+    fn join_others(&mut self) {
+        let queues = &self.decider.engine.queues;
+        self.waiter = match self.waiter.take() {
+            Some(place) => Some(queues.join_from(place, self.keys())),
+            None => queues.join_others(self.arrival, self.keys()),
+        };
+    }
+
+    /// Its place in the queues, which it joins if it has none.
+    fn join(&mut self) -> &mut Waiter<Refusal> {
+        let waiter = self.waiter.take();
+        let waiter = waiter.unwrap_or_else(|| self.decider.engine.queues.join(self.arrival, self.keys()));
+        self.waiter.insert(waiter)
+    }
+
+    /// The denial of a caller that would wait for its turn only to hear that a rate refuses it.
+    async fn refused_by_a_rate(&self) -> Option<Denial> {
+        let is_slot = |at: usize| self.plan().is_slot(&self.asks[at]);
+        let waits = self.waiter.as_ref().is_some_and(|waiter| !waiter.has_turn());
+        let has_rates = || (0..self.asks.len()).any(|at| self.asks[at].cost > 0 && !is_slot(at));
+        if !waits || self.patience.is_for_all() || !has_rates() {
+            return None;
+        }
+        let denial = Denial::of(self.decider.look(self.asks, self.deadline()).await);
+        let is_refused = denial.violated_at().any(|at| !is_slot(at));
+        is_refused.then_some(denial)
+    }
+
+    /// Waits for its turn, and for the pause after its last denial.
+    async fn turn(&mut self) -> ControlFlow<Waited<Admission>> {
+        let version = self.plan().version();
+        while let Some(waiter) = &self.waiter {
+            if let Some(denial) = self.refusal_that_lasts(waiter) {
+                return ControlFlow::Break(self.patience.refused(denial));
+            }
+            let in_time = turn_before(waiter, self.end).await;
+            if self.live.is_after(version) {
+                // The queue refuses by rules that do not apply any more.
+                return ControlFlow::Break(self.replaced());
+            }
+            // Without a refusal, the callers ahead have only not been answered yet.
+            let last = || if in_time { None } else { self.last_refusal(waiter) };
+            if let Some(denial) = self.refusal_that_lasts(waiter).or_else(last) {
+                return ControlFlow::Break(self.patience.refused(denial));
+            }
+            if let Some(again) = self.asks_again.take() {
+                waiter.is_busy_until(again);
+                let released = self.releases.one_before(again);
+                // Callers without a turn hear of it when they get one.
+                if self.live.unless_after(version, released).await.is_none() {
+                    return ControlFlow::Break(self.replaced());
+                }
+            }
+            if !in_time || self.waiter.as_mut().is_some_and(Waiter::enter) {
+                // Before the store is asked, so that no release after its decision is missed.
+                self.decider.listen(&mut self.releases, self.asks);
+                break;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The denial of another, which holds for longer than the patience of this caller.
+    fn refusal_that_lasts(&self, waiter: &Waiter<Refusal>) -> Option<Denial> {
+        let cost = |at: usize| self.asks[self.waited_for[at]].cost;
+        let lasts = |at: usize, refusal: &Refusal| refusal.holds_for(self.plan(), cost(at), self.end);
+        Some(waiter.refusal(|at, refusal| self.patience.is_for_all() && lasts(at, refusal))?.denial)
+    }
+
+    /// The latest denial of the queue that it waits in.
+    fn last_refusal(&self, waiter: &Waiter<Refusal>) -> Option<Denial> {
+        let is_last = |at: usize, refusal: &Refusal| {
+            self.patience.is_for_all() && waiter.at() == Some(at) && refusal.is_of(self.plan())
+        };
+        Some(waiter.refusal(is_last)?.denial)
+    }
+
+    /// Asks the store.
+    async fn ask(&mut self) -> Admission {
+        let deadline = self.deadline();
+        let reply = self.decider.acquire(self.asks, Times::ONCE, deadline);
+        if let Reply::Later(_) = reply {
+            let limits = [deadline, self.decider.engine.store.wait_limit(), Some(self.left())];
+            let busy = limits.into_iter().flatten().min().unwrap_or_default();
+            // So that those who arrive before the answer find this caller.
+            self.join().is_busy_until(timer_now() + busy);
+        }
+        self.answered(reply).await
+    }
+
+    /// What was decided, when the store has answered. Observers see it, unless the caller shows
+    /// them the last one itself.
+    async fn answered(&self, reply: Reply<Admission, Asking<S>>) -> Admission {
+        let admission = reply.wait().await;
+        if self.patience.is_for_all() {
+            self.decider.show(self.asks, &admission);
+        }
+        admission
+    }
+
+    /// Leaves its queues, whose next callers may ask as far as there is room.
+    fn passes(&mut self, verdict: &Verdict) {
+        if let Some(waiter) = self.waiter.take() {
+            waiter.passed(|at| room(verdict, self.waited_for[at], self.asks[self.waited_for[at]].cost));
+        }
+    }
+
+    /// Tells its queues of a denial, and when it asks again; or ends its wait.
+    fn waits_after(&mut self, denial: Denial) -> ControlFlow<Waited<Admission>> {
+        let left = self.patience.of(&denial).saturating_sub(self.begin.elapsed()).min(self.left());
+        let lacking = lacking_slot(&denial);
+        let pause = match denial.retry_after() {
+            Some(_) if lacking.is_some() => self.releases.pause(lacking).min(left),
+            Some(wait) => {
+                self.releases.ignore();
+                wait
+            }
+            None if self.waits_out(&denial) => {
+                let pause = self.outage_pause.min(left);
+                self.outage_pause = LONGEST_OUTAGE_PAUSE.min(2 * self.outage_pause);
+                pause
+            }
+            None => return ControlFlow::Break(self.patience.refused(denial)),
+        };
+        let leaves = left.is_zero() || passes_after(&denial, left) > left;
+        if leaves && self.live.is_after(self.plan().version()) {
+            // It was refused by rules that do not apply any more.
+            return ControlFlow::Break(self.replaced());
+        }
+        if !leaves {
+            self.join();
+            self.asks_again = Some(timer_now() + pause);
+        }
+        if self.patience.is_for_all() || lacking.is_some() {
+            self.tell_queues(&denial, lacking, pause);
+        }
+        match leaves {
+            true => ControlFlow::Break(self.patience.refused(denial)),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Tells those who wait for the same which policies refused, and for how long.
+    fn tell_queues(&mut self, denial: &Denial, lacking: Option<usize>, pause: Duration) {
+        let WaitingCaller { decider, asks, waited_for, waiter, .. } = self;
+        let Some(waiter) = waiter else { return };
+        let queue = |at: usize| waited_for.iter().position(|waited| *waited == at);
+        let now = timer_now();
+        let by = Refusal::each(denial, asks, now);
+        // The ask that refuses for longest, and has not only to wait for a slot.
+        let longest = by.iter().max_by_key(|(at, lasts, _)| (!decider.plan().is_slot(&asks[*at]), *lasts));
+        match lacking.or_else(|| Some(longest?.0)).and_then(queue) {
+            Some(at) => {
+                let by = by.into_iter();
+                waiter.refused(at, by.filter_map(|(at, lasts, refusal)| Some((queue(at)?, lasts, refusal))));
+            }
+            None => waiter.failed(pause, Refusal::of_failure(denial, now + pause.min(YEAR))),
+        }
     }
 
     /// Whether a denial is that of a failure policy, and the caller waits for the store.
     fn waits_out(&self, denial: &Denial) -> bool {
-        self.engine.waits_for_store && denial.reason() == Reason::Unavailable
+        self.patience.is_for_all()
+            && self.decider.engine.waits_for_store
+            && denial.reason() == Reason::Unavailable
+    }
+
+    /// The end of its wait by these rules. It asks by those that replaced them, from its place.
+    fn replaced(&mut self) -> Waited<Admission> {
+        let (begin, arrival, waiter) = (Some(self.begin), Some(self.arrival), self.waiter.take());
+        Waited::Replaced(Box::new(Waiting { begin, arrival, waiter }))
     }
 }
 

@@ -122,12 +122,12 @@ impl<S> Live<S> {
 
 impl<S: Store<Error: NeverFails>> Live<S> {
     /// The permit for what `asks` makes by the rules that apply, and if they are replaced while the
-    /// caller waits, by those that apply then; with what decided. With `at_most` it waits until they
+    /// caller waits, by those that apply then; with what decided. With `patience` it waits until they
     /// allow it, otherwise for slots only.
     pub(crate) async fn permit<E>(
         self: &Arc<Self>,
         asks: impl Fn(&Decider<S>) -> Result<Result<Asks, Denial>, E>,
-        at_most: Option<Duration>,
+        patience: Option<Duration>,
     ) -> Result<Result<(Arc<Decider<S>>, Permit), Denial>, E> {
         let mut place = None;
         let (decider, asks, admission) = loop {
@@ -136,7 +136,7 @@ impl<S: Store<Error: NeverFails>> Live<S> {
                 Ok(asks) => asks,
                 Err(denial) => return Ok(Err(denial)),
             };
-            let asked = match decider.admit(&asks, at_most, None, place, self) {
+            let asked = match decider.admit(&asks, patience, None, place, self) {
                 Reply::Now(admission) => Waited::Over(admission),
                 Reply::Later(asking) => asking.await,
             };
@@ -150,11 +150,11 @@ impl<S: Store<Error: NeverFails>> Live<S> {
             }
         };
         // Of a caller that waits, observers have seen each answer.
-        if at_most.is_none() {
+        if patience.is_none() {
             decider.show(&asks, &admission);
         }
         let permit = match decider.permit(asks, admission) {
-            Ok(permit) if at_most.is_some() => after_delay(permit).await,
+            Ok(permit) if patience.is_some() => after_delay(permit).await,
             Ok(permit) => permit,
             Err(denial) => return Ok(Err(denial)),
         };

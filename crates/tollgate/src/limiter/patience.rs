@@ -46,7 +46,7 @@ impl Patience {
         }
     }
 
-    pub(super) fn waits_out_outages(&self) -> bool {
+    pub(super) fn is_for_all(&self) -> bool {
         matches!(self, Patience::ForAll(_))
     }
 }

@@ -27,10 +27,10 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The permit of a set that was granted, with the slots that it holds.
-    pub(crate) fn new(report: Report, asks: Asks, slot: Slot, in_force: Arc<InForce>) -> Permit {
+    /// The permit of a set that was granted.
+    pub(crate) fn new(report: Report, asks: Asks, in_force: Arc<InForce>) -> Permit {
         let delay = report.verdict().delay();
-        Permit { report, asks, delay, slot, in_force }
+        Permit { report, asks, delay, slot: Slot::default(), in_force }
     }
 
     /// The permit after its delay.
