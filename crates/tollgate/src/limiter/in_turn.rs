@@ -311,7 +311,7 @@ impl<'a, S: Store<Error: NeverFails>> WaitingCaller<'a, S> {
 }
 
 impl Patience {
-    /// The end of a wait that was in vain. Callers that wait for slots only show it, and answer it,
+    /// The end of a wait, with this denial. Callers that wait for slots only show it, and answer it,
     /// as what was decided at once.
     fn refused(&self, denial: Denial) -> Waited<Admission> {
         match self {
