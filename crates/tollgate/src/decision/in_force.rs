@@ -13,6 +13,7 @@ use crate::time::under_way::UnderWay;
 
 /// A plan by which requests are decided, those who see the decisions, and the store for what no
 /// request waits for.
+#[derive(Clone)]
 pub(crate) struct InForce {
     pub(crate) plan: Arc<Plan>,
     pub(crate) observers: Observers,
@@ -22,15 +23,6 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
-    pub(crate) fn new(
-        plan: Arc<Plan>,
-        observers: Observers,
-        store: ColdStore,
-        under_way: &UnderWay,
-    ) -> InForce {
-        InForce { plan, observers, store, under_way: under_way.clone() }
-    }
-
     /// Begins what goes on if its caller leaves. A limiter that closes waits for it.
     pub(crate) fn end<F>(&self, home: &Home, end: impl FnOnce() -> F) -> EndPhase<()>
     where

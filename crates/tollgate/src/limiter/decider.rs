@@ -40,21 +40,12 @@ impl<S> Clone for Decider<S> {
 impl Decider<MemoryStore> {
     pub(super) fn new(plan: Plan) -> Decider<MemoryStore> {
         let engine = Engine::new(MemoryStore::new(), true);
-        Decider::of(engine, Arc::new(plan), Observers::default(), Arc::default())
+        let in_force = engine.in_force(Arc::new(plan), Observers::default());
+        Decider { engine: Arc::new(engine), in_force, answers: Arc::default() }
     }
 }
 
 impl<S> Decider<S> {
-    fn of(
-        engine: Engine<S>,
-        plan: Arc<Plan>,
-        observers: Observers,
-        answers: Arc<AnswerOptions>,
-    ) -> Decider<S> {
-        let in_force = InForce::new(plan, observers, engine.cold.clone(), &engine.under_way);
-        Decider { engine: Arc::new(engine), in_force: Arc::new(in_force), answers }
-    }
-
     #[inline]
     pub(crate) fn plan(&self) -> &Arc<Plan> {
         &self.in_force.plan
@@ -68,7 +59,8 @@ impl<S> Decider<S> {
         let engine = Engine::new(store, self.engine.waits_for_store);
         let plan = self.plan().for_other_store();
         engine.supports(&plan)?;
-        Ok(Decider::of(engine, plan, self.observers().clone(), Arc::clone(&self.answers)))
+        let in_force = engine.in_force(plan, self.observers().clone());
+        Ok(Decider { engine: Arc::new(engine), in_force, answers: Arc::clone(&self.answers) })
     }
 
     pub(crate) fn observe(&self, observe: impl Fn(&Decision<'_>) + Send + Sync + 'static) -> Decider<S> {
@@ -109,9 +101,7 @@ impl<S> Decider<S> {
 
     /// The same engine, by this plan.
     fn by(&self, plan: Arc<Plan>, observers: Observers) -> Decider<S> {
-        let engine = &self.engine;
-        let in_force = InForce::new(plan, observers, engine.cold.clone(), &engine.under_way);
-        Decider { in_force: Arc::new(in_force), ..self.clone() }
+        Decider { in_force: self.engine.in_force(plan, observers), ..self.clone() }
     }
 
     /// The time now, if there are observers, for a request that begins to wait.

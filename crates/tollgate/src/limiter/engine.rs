@@ -12,6 +12,8 @@ use tollgate_core::{Store, Unsent};
 use super::refusal::Refusal;
 use super::wait_queue::WaitQueues;
 use crate::blocks::DenialCounts;
+use crate::decision::InForce;
+use crate::decision::observe::Observers;
 use crate::errors::SetupError;
 use crate::in_flight::SlotBook;
 use crate::plan::Plan;
@@ -52,6 +54,14 @@ impl<S> Shadow<S> {
     fn new() -> Shadow<S> {
         let free = Arc::new(Semaphore::new(MOST_CHECKS));
         Shadow { store: OnceLock::new(), denials: DenialCounts::new(), free }
+    }
+}
+
+impl<S> Engine<S> {
+    /// A plan by which it decides, and those who see what it decides.
+    pub(super) fn in_force(&self, plan: Arc<Plan>, observers: Observers) -> Arc<InForce> {
+        let (store, under_way) = (self.cold.clone(), self.under_way.clone());
+        Arc::new(InForce { plan, observers, store, under_way })
     }
 }
 

@@ -85,11 +85,8 @@ impl<S: Store<Error: NeverFails>> ShadowCheck<S> {
         let InForce { plan, observers, .. } = &*decider.in_force;
         observers.verdict(plan, asks, verdict, *since);
         if !verdict.is_granted() && plan.needs().blocks {
-            let in_shadow = || {
-                let store = decider.engine.cold_store(true);
-                let under_way = &decider.engine.under_way;
-                Arc::new(InForce::new(Arc::clone(plan), observers.clone(), store, under_way))
-            };
+            let store = || decider.engine.cold_store(true);
+            let in_shadow = || Arc::new(InForce { store: store(), ..InForce::clone(&decider.in_force) });
             let denial = Denial::of(decider.report(asks, verdict));
             decider.engine.shadow.denials.note(in_shadow, &denial, asks);
         }
