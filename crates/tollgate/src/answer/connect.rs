@@ -20,8 +20,11 @@ const CONNECT_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("connect-pr
 /// the query.
 pub(super) fn is_unary(head: &Head<'_>) -> bool {
     let has_version = |query: &str| query.split('&').any(|parameter| parameter == "connect=v1");
-    let is_get = || head.method() == Method::GET && head.uri().query().is_some_and(has_version);
-    is_get() || head.headers().contains_key(CONNECT_PROTOCOL_VERSION)
+    match *head.method() {
+        Method::GET => head.uri().query().is_some_and(has_version),
+        Method::POST => head.headers().contains_key(CONNECT_PROTOCOL_VERSION),
+        _ => false,
+    }
 }
 
 /// The answer to a unary call.
