@@ -352,7 +352,9 @@ impl<S> RateLimitLayer<S> {
     /// [limiter](RateLimitLayer::limiter), and of all services that they made, also of those that
     /// run.
     ///
-    /// While they are off, every request passes, and nothing is charged. Observers and metrics see
+    /// While they are off, every request passes, and nothing is charged. A
+    /// [look](crate::RequestLimiter::look) reports no policies, and a
+    /// [charge](crate::Permit::charge) of a permit is of no units. Observers and metrics see
     /// nothing of it. Callers that wait pass, one after another. Charges and slots of running
     /// requests end as they would have. Rules that are [replaced](RateLimitLayer::replace)
     /// meanwhile, also by a file that is [watched](crate::watch), apply once they are switched on.

@@ -13,7 +13,8 @@ use crate::store::{AnswersNow, NeverFails};
 
 impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// [`Limiter::check`] for callers that cannot wait, such as an interceptor, or a function that
-    /// is not `async`. The store is in memory.
+    /// is not `async`. The store is in memory. All policies are asked for one key and cost: keys,
+    /// costs and limits of their own need [`Limiter::check_each`].
     ///
     /// ```
     /// use tollgate::{Key, Limiter, Policy, Quota};
