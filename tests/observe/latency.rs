@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Key, Limiter, RateLimitLayer};
-use tollgate_tests::{Later, Strict, call, clock, per_minute, per_user, request, store};
+use tollgate::{Head, Key, Limiter, Policy, PolicyExt, RateLimitLayer};
+use tollgate_tests::{Later, Strict, call, clock, per_minute, per_user, request, store, user};
 use tower::Layer;
 
 use crate::observe::Eye;
@@ -26,6 +26,33 @@ async fn an_awaited_answer_shows_its_latency_once_for_all_rules() {
         let latencies: Vec<_> = eye.take().iter().map(|seen| seen.latency.is_some()).collect();
         assert_eq!(latencies, [true, false]);
     }
+}
+
+/// Whether a rate or the slot refuses it.
+#[tokio::test]
+async fn a_refusal_of_a_request_that_may_wait_for_a_slot_shows_its_latency() {
+    let eye = Eye::default();
+    let slot = Policy::in_flight("slot", 1).by(user()).wait_at_most(Duration::from_millis(250));
+    let layer = RateLimitLayer::new([slot, per_user("rate", 3)])
+        .store(Later::deciding_last(store(&clock())))
+        .observe(eye.watch());
+    let limiter = layer.limiter();
+    let (request, mut held) = (request("ada"), Vec::new());
+    for is_granted in [true, false] {
+        held.extend(limiter.check(&Head::from(&request)).await);
+        assert_eq!(held.len(), 1);
+        let latencies: Vec<_> = eye.take().iter().map(|seen| seen.latency.is_some()).collect();
+        assert_eq!(latencies, [true, false], "granted: {is_granted}");
+    }
+    held.clear();
+    for _ in 0..2 {
+        held.extend(limiter.check(&Head::from(&request)).await);
+        held.iter().for_each(|permit| permit.slot().release());
+    }
+    eye.take();
+    assert!(limiter.check(&Head::from(&request)).await.is_err(), "the rate refuses");
+    let latencies: Vec<_> = eye.take().iter().map(|seen| seen.latency.is_some()).collect();
+    assert_eq!(latencies, [true, false]);
 }
 
 #[tokio::test]

@@ -15,10 +15,10 @@ use tollgate::charge::{Charges, ResponseHead};
 use tollgate::extract::header;
 use tollgate::store::Settled;
 use tollgate::{
-    Algorithm, Charge, Fields, Head, Key, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, Rule,
+    Algorithm, Charge, Fields, Head, Key, Limiter, Outcome, Policy, PolicyExt, Quota, RateLimitLayer, Rule,
     SetupError, Share,
 };
-use tollgate_tests::{EVERY_ALGORITHM, a_minute, clock};
+use tollgate_tests::{EVERY_ALGORITHM, a_minute, bucket, clock, store};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// What a handler does with its charges.
@@ -440,6 +440,18 @@ fn rules_that_cannot_be_corrected_are_refused() {
     let bounded =
         a_minute("tokens", Algorithm::Gcra, 5).by(header("x-user")).reserve_at_most(Share::new(1, 2));
     assert_eq!(refused(bounded), SetupError::NothingReserved("tokens".to_owned()));
+}
+
+/// Work that asks for more does not wait for it, and must not go on before its time.
+#[tokio::test]
+async fn a_charge_of_a_leaky_bucket_is_not_extended_by_a_place_in_its_queue() {
+    let limiter = Limiter::new([bucket("mails", Duration::from_secs(60))]).store(store(&clock()));
+    let (key, emission) = (Key::from("ada"), Duration::from_millis(100));
+    let mut permit = limiter.check(&key, 1).await.unwrap();
+    let charge = permit.charge("mails");
+    let denial = charge.extend(1).await.unwrap_err();
+    assert_eq!((denial.retry_after(), charge.reserved()), (Some(emission), 1));
+    assert_eq!(limiter.check(&key, 1).await.unwrap().delay(), emission, "nothing was charged");
 }
 
 /// Tiers made before and after `reserve` are corrected too.

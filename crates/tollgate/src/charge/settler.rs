@@ -19,10 +19,12 @@ impl InForce {
     /// Charges more units. Other rules have decided about the request before. `None` if a failure
     /// policy let them pass.
     pub(super) async fn extend(&self, ask: Ask) -> Result<Option<GrantStamp>, Denial> {
-        let reply = self.store.acquire(&[self.plan.check(&ask)], Times::ONCE);
+        let asks = slice::from_ref(&ask);
+        // At once: nothing waits for a place in the queue of a leaky bucket.
+        let reply = self.plan.checks(asks, Some(Duration::ZERO), |set| self.store.acquire(set, Times::ONCE));
         let since = if let Reply::Later(_) = reply { self.observers.now() } else { None };
         let Ok(verdict) = reply.wait().await;
-        self.observers.verdict(&self.plan, slice::from_ref(&ask), &verdict, since);
+        self.observers.verdict(&self.plan, asks, &verdict, since);
         if !verdict.is_granted() {
             return Err(Denial::of(Report::new(&self.plan, [ask.policy], verdict)));
         }
@@ -100,6 +102,7 @@ pub(super) fn start(
 pub(super) fn keep(in_force: &Arc<InForce>, ask: &Ask, reservation: Reservation) {
     if !ask.key.is_empty() {
         let total = reservation.reserved();
+        // Shown as what is not answered: nothing is sent, and nothing is unknown.
         drop(Unsettled::new(in_force, ask, reservation, total));
     }
 }

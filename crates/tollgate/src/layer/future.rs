@@ -186,7 +186,10 @@ where
                 let (mut service, mut request) = waiting.call.take();
                 let decider = waiting.decider;
                 let next = match waited {
-                    Waited::Over(mut admission) => decider.after(&mut request, waiting.asks, &mut admission),
+                    Waited::Decided(mut admission) => {
+                        decider.after(&mut request, waiting.asks, &mut admission)
+                    }
+                    // Only callers with a patience of their own, which requests of a layer have not.
                     Waited::Refused(denial) => Next::Refuse(denial, None),
                     Waited::Replaced((place, live)) => {
                         *decider = live.load_full();

@@ -18,7 +18,8 @@ use crate::store::NeverFails;
 impl<S: Store<Error: NeverFails>> Decider<S> {
     /// Asks about a request, which has a place in queues if it has waited by earlier rules. With
     /// `patience` it waits in them until the rules allow it, otherwise only for slots, as long as
-    /// their rules say. `deadline` is how long its caller waits for the store.
+    /// their rules say. `deadline` is how long a caller without patience waits at the longest: for
+    /// slots, and in the queue of a leaky bucket.
     #[inline]
     pub(crate) fn admit(
         self: &Arc<Self>,
@@ -28,15 +29,22 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         place: Option<Box<Waiting>>,
         live: &Arc<Live<S>>,
     ) -> Reply<Admission, Asking<S, WaitedRequest<S>>> {
-        let patience = patience.map(Patience::ForAll);
-        let patience = patience.or_else(|| self.patience_for_slots(asks, deadline));
-        let Some(patience) = patience else {
-            return self.ask_after_releases(asks, Waiting::left_of(place.as_deref(), deadline));
+        let left = match &place {
+            Some(place) => place.left_of(deadline),
+            None => deadline,
+        };
+        let patience = match patience {
+            Some(patience) => Patience::ForAll(patience),
+            None if self.plan().needs().slots => match self.patience_for_slots(asks, deadline) {
+                Some(patience) => patience,
+                None => return self.ask_again_after_releases(asks, left),
+            },
+            None => return self.acquire(asks, Times::ONCE, left),
         };
         let (decider, live, asks) = (Arc::clone(self), Arc::clone(live), Asks::from(asks));
         Reply::Later(Asking::Boxed(Box::pin(async move {
             match decider.in_turn(&asks, &patience, place.unwrap_or_default(), &live).await {
-                Waited::Over(admission) => Waited::Over(admission),
+                Waited::Decided(admission) => Waited::Decided(admission),
                 Waited::Refused(denial) => Waited::Refused(denial),
                 Waited::Replaced(place) => Waited::Replaced((place, live)),
             }
@@ -53,7 +61,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         deadline: Option<Duration>,
     ) -> Reply<Admission, Asking<S, T>> {
         let store = &self.engine.store;
-        let claimed = self.claims(asks, times);
+        let claimed = if self.plan().needs().slots { self.claimed_at(asks, times) } else { None };
         let reply = match (asks, deadline) {
             ([], _) => {
                 let verdict = Verdict::without_statuses(times.max()).from_source(Source::Rule);

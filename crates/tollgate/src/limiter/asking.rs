@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use pin_project::pin_project;
 use tollgate_core::{Store, Timestamp, Verdict};
 
-use crate::decision::Denial;
 use crate::in_flight::Slot;
 use crate::store::NeverFails;
 
@@ -20,15 +19,10 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// That of an answer without slots.
+    /// That of an answer, before its slots are held.
     #[inline]
     pub(super) fn new(verdict: Verdict, since: Option<Timestamp>) -> Admission {
         Admission { verdict, slot: Slot::default(), since }
-    }
-
-    /// That of a request that was refused while it waited for slots.
-    pub(super) fn refused(denial: &Denial) -> Admission {
-        Admission::new(denial.report().verdict().clone(), None)
     }
 }
 

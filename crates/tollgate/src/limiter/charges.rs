@@ -98,7 +98,7 @@ impl Permit {
 
     /// Settles it by the response that its request got: what [`Rule::count_if`] and
     /// [`Rule::cost_by`] say. Other rules keep what they charged, and what was taken out is not
-    /// settled again. A layer does this by itself.
+    /// settled again. Slots are released after that. A layer does this by itself.
     ///
     /// [`Rule::count_if`]: crate::Rule::count_if
     /// [`Rule::cost_by`]: crate::Rule::cost_by
@@ -112,10 +112,7 @@ impl Permit {
     /// Takes what a rule charged, once, with what a store granted: `None` for that if a failure
     /// policy decided.
     fn take(&mut self, rule: RuleNumber) -> Option<(Ask, Option<GrantStamp>)> {
-        let plan = &self.in_force.plan;
-        // A slot comes back with its permit, and what charges nothing has nothing to settle.
-        let charges = |ask: &Ask| !plan.is_slot(ask) && !plan.policy(&ask.policy).numbers().charges_nothing();
-        let is_it = |ask: &Ask| !ask.key.is_empty() && plan.rule_of(&ask.policy) == rule && charges(ask);
+        let is_it = |ask: &Ask| self.in_force.plan.rule_of(&ask.policy) == rule && self.charges(ask);
         let at = self.asks.iter().position(is_it)?;
         let taken = self.asks[at].clone();
         self.asks[at].key = Key::from("");

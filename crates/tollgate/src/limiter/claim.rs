@@ -1,4 +1,4 @@
-//! Asking the store: how a verdict and its slots reach a caller, also one that leaves.
+//! Slots: how what is granted of them reaches a caller, also one that leaves.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -31,11 +31,9 @@ const SLOT_PAUSE: Duration = Duration::from_millis(200);
 const CLAIMS_LOOK: Duration = Duration::from_millis(10);
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// When the store is asked, if it is asked for slots.
-    #[inline]
-    pub(super) fn claims(&self, asks: &[Ask], times: Times) -> Option<Instant> {
-        let plan = self.plan();
-        let claims = plan.needs().slots && times.max() > 0 && asks.iter().any(|ask| plan.is_slot(ask));
+    /// When the store is asked, if it is asked for slots: their time to live begins after that.
+    pub(super) fn claimed_at(&self, asks: &[Ask], times: Times) -> Option<Instant> {
+        let claims = times.max() > 0 && asks.iter().any(|ask| self.plan().is_slot(ask));
         claims.then(timer_now)
     }
 
@@ -64,22 +62,17 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// Asks once, without waiting for a turn.
-    ///
-    /// If nothing but slots is lacking, and a release of this process was on its way, it is asked
-    /// once more after that: a client is not refused for its own last request. All of this ends
-    /// within the limits of the caller and of the store.
-    #[inline]
-    pub(super) fn ask_after_releases(
+    /// Asks without waiting for a turn. If nothing but slots is lacking, and a release of this
+    /// process was on its way, it asks once more after that: a client is not refused for its own
+    /// last request. All of this ends within the limits of the caller and of the store.
+    pub(super) fn ask_again_after_releases(
         self: &Arc<Self>,
         asks: &[Ask],
         deadline: Option<Duration>,
     ) -> Reply<Admission, Asking<S, WaitedRequest<S>>> {
-        let releasing = match self.plan().needs().slots {
-            true => self.engine.slots.releasing(self.plan(), asks),
-            false => None,
+        let Some(releasing) = self.engine.slots.releasing(self.plan(), asks) else {
+            return self.acquire(asks, Times::ONCE, deadline);
         };
-        let Some(releasing) = releasing else { return self.acquire(asks, Times::ONCE, deadline) };
         let begin = timer_now();
         let first = match self.acquire::<Admission>(asks, Times::ONCE, deadline) {
             Reply::Now(admission) => return Reply::Now(admission),
@@ -89,29 +82,24 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         Reply::Later(Asking::Boxed(Box::pin(async move {
             let admission = first.await;
             if !decider.lacks_only_slots(&asks, &admission.verdict) {
-                return Waited::Over(admission);
+                return Waited::Decided(admission);
             }
             let limits = [deadline, decider.engine.store.wait_limit(), Some(YEAR)];
             let end = begin + limits.into_iter().flatten().min().unwrap_or(YEAR);
             // Without an answer, the slot may still be free.
             let _ = timeout_at(end.min(timer_now() + LONGEST_RELEASE), releasing.answered()).await;
             if timer_now() >= end {
-                return Waited::Over(admission);
+                return Waited::Decided(admission);
             }
             let deadline = deadline.map(|deadline| deadline.saturating_sub(begin.elapsed()));
             let again = decider.acquire::<Admission>(&asks, Times::ONCE, deadline).wait();
-            let since = admission.since;
-            Waited::Over(Admission { since, ..timeout_at(end, again).await.unwrap_or(admission) })
+            Waited::Decided(timeout_at(end, again).await.unwrap_or(admission))
         })))
     }
 
     /// How long each ask may wait for its slot, if any may. `deadline` is that of the caller.
-    #[inline]
     pub(super) fn patience_for_slots(&self, asks: &[Ask], deadline: Option<Duration>) -> Option<Patience> {
         let plan = self.plan();
-        if !plan.needs().slots {
-            return None;
-        }
         let longest = deadline.unwrap_or(Duration::MAX);
         let wait = |ask: &Ask| match plan.is_slot(ask) {
             true => plan.rule(plan.rule_of(&ask.policy)).wait().min(longest),
@@ -188,7 +176,8 @@ impl<T: Send + 'static> Drop for ToTheEnd<T> {
     }
 }
 
-/// The releases by this process that a caller waits for: those of the ask that was refused last.
+/// The releases by this process that a caller waits for: those of the slot that was lacking last, or
+/// of the first that it asks for.
 pub(super) struct ReleasesOfOne {
     /// Its place in the set.
     at: Option<usize>,

@@ -1,4 +1,4 @@
-//! The way from what is asked to a decision, for keys and for requests alike.
+//! What decides: an engine, the plan in force, and how a layer answers.
 
 use std::sync::Arc;
 

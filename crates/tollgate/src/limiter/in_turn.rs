@@ -24,23 +24,23 @@ use crate::store::NeverFails;
 use crate::time::{YEAR, timer_now};
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// Asks until the rules allow it, in the queues of callers that wait for the same keys. Stops
-    /// as soon as these rules are replaced.
+    /// Asks until the rules allow it, in the queues of callers that wait for the same keys; or until
+    /// these rules are replaced, once it has its turn.
     pub(super) async fn in_turn(
         &self,
         asks: &Asks,
         patience: &Patience,
         place: Box<Waiting>,
         live: &Live<S>,
-    ) -> Waited<Admission> {
-        let mut caller = WaitingCaller::new(self, asks, patience, *place, live);
+    ) -> Waited {
+        let mut caller = AskingCaller::new(self, asks, patience, *place, live);
         if !caller.may_have_to_wait() {
             let reply = self.acquire(asks, Times::ONCE, caller.deadline());
-            return Waited::Over(caller.answered(reply).await);
+            return Waited::Decided(caller.answered(reply).await);
         }
         caller.join_others();
-        if let Some(denial) = caller.refused_by_a_rate().await {
-            return patience.refused(denial);
+        if let Some(admission) = caller.refused_by_a_rate().await {
+            return Waited::Decided(admission);
         }
         loop {
             if let ControlFlow::Break(end) = caller.turn().await {
@@ -49,10 +49,9 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             let admission = caller.ask().await;
             if admission.verdict.is_granted() {
                 caller.passes(&admission.verdict);
-                return Waited::Over(admission);
+                return Waited::Decided(admission);
             }
-            let denial = Denial::of(self.report(asks, &admission.verdict));
-            if let ControlFlow::Break(end) = caller.waits_after(denial) {
+            if let ControlFlow::Break(end) = caller.waits_after(admission) {
                 return end;
             }
         }
@@ -60,7 +59,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
 }
 
 /// A caller that asks until the rules allow it.
-struct WaitingCaller<'a, S> {
+struct AskingCaller<'a, S> {
     decider: &'a Decider<S>,
     asks: &'a Asks,
     patience: &'a Patience,
@@ -72,7 +71,8 @@ struct WaitingCaller<'a, S> {
     /// The places of the asks that it waits for. Callers for one slot wait in one queue, whatever
     /// their other rules are.
     waited_for: SmallVec<[usize; 4]>,
-    /// Its place in the queues. `None` if no other waits for the same, until it is refused.
+    /// Its place in the queues. `None` while no other waits for the same: until its answer takes
+    /// time, or refuses it.
     waiter: Option<Waiter<Refusal>>,
     releases: ReleasesOfOne,
     /// When it asks again, if it was refused.
@@ -80,19 +80,19 @@ struct WaitingCaller<'a, S> {
     outage_pause: Duration,
 }
 
-impl<'a, S: Store<Error: NeverFails>> WaitingCaller<'a, S> {
+impl<'a, S: Store<Error: NeverFails>> AskingCaller<'a, S> {
     fn new(
         decider: &'a Decider<S>,
         asks: &'a Asks,
         patience: &'a Patience,
         place: Waiting,
         live: &'a Live<S>,
-    ) -> WaitingCaller<'a, S> {
+    ) -> AskingCaller<'a, S> {
         let plan = decider.plan();
         let is_waited_for = |ask: &Ask| ask.cost > 0 && (patience.is_for_all() || plan.is_slot(ask));
         let waited_for = asks.iter().enumerate().filter(|(_, ask)| is_waited_for(ask));
         let begin = place.begin.unwrap_or_else(timer_now);
-        WaitingCaller {
+        AskingCaller {
             begin,
             // As long as the timer can sleep.
             end: begin + patience.longest().min(YEAR),
@@ -151,25 +151,27 @@ impl<'a, S: Store<Error: NeverFails>> WaitingCaller<'a, S> {
         self.waiter.insert(waiter)
     }
 
-    /// The denial of a caller that would wait for its turn only to hear that a rate refuses it.
-    async fn refused_by_a_rate(&self) -> Option<Denial> {
+    /// The refusal of a caller that would wait for its turn only to hear that a rate refuses it.
+    async fn refused_by_a_rate(&self) -> Option<Admission> {
         let is_slot = |at: usize| self.plan().is_slot(&self.asks[at]);
         let waits = self.waiter.as_ref().is_some_and(|waiter| !waiter.has_turn());
         let has_rates = || (0..self.asks.len()).any(|at| self.asks[at].cost > 0 && !is_slot(at));
         if !waits || self.patience.is_for_all() || !has_rates() {
             return None;
         }
-        let denial = Denial::of(self.decider.look(self.asks, self.deadline()).await);
+        let look = self.decider.acquire::<Admission>(self.asks, Times::LOOK, self.deadline());
+        let looked = look.wait().await;
+        let denial = Denial::of(self.decider.report(self.asks, &looked.verdict));
         let is_refused = denial.violated_at().any(|at| !is_slot(at));
-        is_refused.then_some(denial)
+        is_refused.then_some(looked)
     }
 
     /// Waits for its turn, and for the pause after its last denial.
-    async fn turn(&mut self) -> ControlFlow<Waited<Admission>> {
+    async fn turn(&mut self) -> ControlFlow<Waited> {
         let version = self.plan().version();
         while let Some(waiter) = &self.waiter {
             if let Some(denial) = self.refusal_that_lasts(waiter) {
-                return ControlFlow::Break(self.patience.refused(denial));
+                return ControlFlow::Break(Waited::Refused(denial));
             }
             let in_time = turn_before(waiter, self.end).await;
             if self.live.is_after(version) {
@@ -179,7 +181,7 @@ impl<'a, S: Store<Error: NeverFails>> WaitingCaller<'a, S> {
             // Without a refusal, the callers ahead have only not been answered yet.
             let last = || if in_time { None } else { self.last_refusal(waiter) };
             if let Some(denial) = self.refusal_that_lasts(waiter).or_else(last) {
-                return ControlFlow::Break(self.patience.refused(denial));
+                return ControlFlow::Break(Waited::Refused(denial));
             }
             if let Some(again) = self.asks_again.take() {
                 waiter.is_busy_until(again);
@@ -243,8 +245,9 @@ impl<'a, S: Store<Error: NeverFails>> WaitingCaller<'a, S> {
         }
     }
 
-    /// Tells its queues of a denial, and when it asks again; or ends its wait.
-    fn waits_after(&mut self, denial: Denial) -> ControlFlow<Waited<Admission>> {
+    /// Tells its queues of a refusal, and when it asks again; or ends its wait.
+    fn waits_after(&mut self, refused: Admission) -> ControlFlow<Waited> {
+        let denial = Denial::of(self.decider.report(self.asks, &refused.verdict));
         let left = self.patience.of(&denial).saturating_sub(self.begin.elapsed()).min(self.left());
         let lacking = lacking_slot(&denial);
         let pause = match denial.retry_after() {
@@ -258,7 +261,7 @@ impl<'a, S: Store<Error: NeverFails>> WaitingCaller<'a, S> {
                 self.outage_pause = LONGEST_OUTAGE_PAUSE.min(2 * self.outage_pause);
                 pause
             }
-            None => return ControlFlow::Break(self.patience.refused(denial)),
+            None => return ControlFlow::Break(self.refused(refused, denial)),
         };
         let leaves = left.is_zero() || passes_after(&denial, left) > left;
         if leaves && self.live.is_after(self.plan().version()) {
@@ -273,14 +276,22 @@ impl<'a, S: Store<Error: NeverFails>> WaitingCaller<'a, S> {
             self.tell_queues(&denial, lacking, pause);
         }
         match leaves {
-            true => ControlFlow::Break(self.patience.refused(denial)),
+            true => ControlFlow::Break(self.refused(refused, denial)),
             false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// The end of its wait by a refusal, which callers that wait for slots only show themselves.
+    fn refused(&self, refused: Admission, denial: Denial) -> Waited {
+        match self.patience.is_for_all() {
+            true => Waited::Refused(denial),
+            false => Waited::Decided(refused),
         }
     }
 
     /// Tells those who wait for the same which policies refused, and for how long.
     fn tell_queues(&mut self, denial: &Denial, lacking: Option<usize>, pause: Duration) {
-        let WaitingCaller { decider, asks, waited_for, waiter, .. } = self;
+        let AskingCaller { decider, asks, waited_for, waiter, .. } = self;
         let Some(waiter) = waiter else { return };
         let queue = |at: usize| waited_for.iter().position(|waited| *waited == at);
         let now = timer_now();
@@ -304,20 +315,9 @@ impl<'a, S: Store<Error: NeverFails>> WaitingCaller<'a, S> {
     }
 
     /// The end of its wait by these rules. It asks by those that replaced them, from its place.
-    fn replaced(&mut self) -> Waited<Admission> {
+    fn replaced(&mut self) -> Waited {
         let (begin, arrival, waiter) = (Some(self.begin), Some(self.arrival), self.waiter.take());
         Waited::Replaced(Box::new(Waiting { begin, arrival, waiter }))
-    }
-}
-
-impl Patience {
-    /// The end of a wait, with this denial. Callers that wait for slots only show it, and answer it,
-    /// as what was decided at once.
-    fn refused(&self, denial: Denial) -> Waited<Admission> {
-        match self {
-            Patience::ForAll(_) => Waited::Refused(denial),
-            Patience::ForSlots(..) => Waited::Over(Admission::refused(&denial)),
-        }
     }
 }
 

@@ -4,7 +4,6 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
@@ -137,11 +136,11 @@ impl<S: Store<Error: NeverFails>> Live<S> {
                 Err(denial) => return Ok(Err(denial)),
             };
             let asked = match decider.admit(&asks, patience, None, place, self) {
-                Reply::Now(admission) => Waited::Over(admission),
+                Reply::Now(admission) => Waited::Decided(admission),
                 Reply::Later(asking) => asking.await,
             };
             match asked {
-                Waited::Over(admission) => break (decider, asks, admission),
+                Waited::Decided(admission) => break (decider, asks, admission),
                 Waited::Refused(denial) => {
                     decider.count(&denial, &asks);
                     return Ok(Err(denial));

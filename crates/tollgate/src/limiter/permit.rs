@@ -27,7 +27,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The permit of a set that was granted.
+    /// The permit of a set that was granted, which holds no slots yet.
     pub(crate) fn new(report: Report, asks: Asks, in_force: Arc<InForce>) -> Permit {
         let delay = report.verdict().delay();
         Permit { report, asks, delay, slot: Slot::default(), in_force }
@@ -47,9 +47,7 @@ impl Permit {
 
     pub(super) fn give_back(&self) -> impl End<(), Infallible> + use<> {
         let plan = &self.in_force.plan;
-        // Slots come back when the permit is dropped.
-        let is_charged = |ask: &Ask| ask.cost > 0 && !ask.key.is_empty() && !plan.is_slot(ask);
-        let charged = self.asks.iter().enumerate().filter(|(_, ask)| is_charged(ask));
+        let charged = self.asks.iter().enumerate().filter(|(_, ask)| ask.cost > 0 && self.charges(ask));
         let grants: SmallVec<[Grant<'_>; 4]> = charged
             .filter_map(|(at, Ask { policy, key, cost })| {
                 Some(GrantStamp::of(self.report.verdict(), at)?.grant(plan.policy(policy), key, *cost))
@@ -63,6 +61,11 @@ impl Permit {
                 None => Ok(()),
             }
         }
+    }
+
+    /// Whether units are charged for an ask, and were not taken out.
+    pub(super) fn charges(&self, ask: &Ask) -> bool {
+        !ask.key.is_empty() && self.in_force.plan.charges(ask)
     }
 
     /// Returns how long to wait before the work: zero unless a

@@ -11,22 +11,23 @@ use super::refusal::Refusal;
 use super::wait_queue::Waiter;
 use crate::decision::Denial;
 
-/// The end of a wait, or of the rules by which a caller has waited so far.
-pub(crate) enum Waited<T, P = Box<Waiting>> {
-    Over(T),
-    /// The caller waited for rules of any kind, and does not any longer. The denial may be that of
-    /// one policy, which has refused another caller.
+/// How a wait has ended.
+pub(crate) enum Waited<P = Box<Waiting>> {
+    /// The store decided, and observers have not seen it of a caller that waited for slots only.
+    Decided(Admission),
+    /// A caller with a patience of its own does not wait any longer. The denial may be that of one
+    /// policy, which has refused another caller.
     Refused(Denial),
-    /// The caller asks again by the new rules, from its place.
+    /// The rules were replaced. The caller asks again by the new ones, from its place.
     Replaced(P),
 }
 
-/// What a request of a layer has waited for. If rules are replaced, it asks these from its place.
-pub(crate) type WaitedRequest<S> = Waited<Admission, (Box<Waiting>, Arc<Live<S>>)>;
+/// How the wait of a request has ended, with the rules that may have been replaced.
+pub(crate) type WaitedRequest<S> = Waited<(Box<Waiting>, Arc<Live<S>>)>;
 
-impl<P> From<Admission> for Waited<Admission, P> {
-    fn from(admission: Admission) -> Waited<Admission, P> {
-        Waited::Over(admission)
+impl<P> From<Admission> for Waited<P> {
+    fn from(admission: Admission) -> Waited<P> {
+        Waited::Decided(admission)
     }
 }
 
@@ -43,8 +44,8 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// What is left of a caller's deadline.
     #[inline]
-    pub(super) fn left_of(place: Option<&Waiting>, deadline: Option<Duration>) -> Option<Duration> {
-        let begin = place.and_then(|place| place.begin);
-        deadline.map(|deadline| begin.map_or(deadline, |begin| deadline.saturating_sub(begin.elapsed())))
+    pub(super) fn left_of(&self, deadline: Option<Duration>) -> Option<Duration> {
+        let waited = self.begin.map_or(Duration::ZERO, |begin| begin.elapsed());
+        deadline.map(|deadline| deadline.saturating_sub(waited))
     }
 }

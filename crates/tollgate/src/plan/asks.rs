@@ -182,6 +182,12 @@ impl Plan {
         Check::new(self.policy(&ask.policy), &ask.key, ask.cost)
     }
 
+    /// Whether units are charged for it, which may come back. A slot comes back when it is released,
+    /// and a block charges nothing.
+    pub(crate) fn charges(&self, ask: &Ask) -> bool {
+        !self.is_slot(ask) && !self.policy(&ask.policy).numbers().charges_nothing()
+    }
+
     /// Whether it asks for a slot.
     #[inline]
     pub(crate) fn is_slot(&self, ask: &Ask) -> bool {
