@@ -189,7 +189,7 @@ where
                     Waited::Decided(mut admission) => {
                         decider.after(&mut request, waiting.asks, &mut admission)
                     }
-                    // Only callers with a patience of their own, which requests of a layer have not.
+                    // Only of callers with a patience of their own, which requests here have not.
                     Waited::Refused(denial) => Next::Refuse(denial, None),
                     Waited::Replaced((place, live)) => {
                         *decider = live.load_full();

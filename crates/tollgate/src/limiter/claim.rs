@@ -176,8 +176,8 @@ impl<T: Send + 'static> Drop for ToTheEnd<T> {
     }
 }
 
-/// The releases by this process that a caller waits for: those of the slot that was lacking last, or
-/// of the first that it asks for.
+/// The releases by this process that a caller waits for: those of the slot that was lacking last,
+/// or of the first that it asks for.
 pub(super) struct ReleasesOfOne {
     /// Its place in the set.
     at: Option<usize>,

@@ -24,8 +24,8 @@ use crate::store::NeverFails;
 use crate::time::{YEAR, timer_now};
 
 impl<S: Store<Error: NeverFails>> Decider<S> {
-    /// Asks until the rules allow it, in the queues of callers that wait for the same keys; or until
-    /// these rules are replaced, once it has its turn.
+    /// Asks until the rules allow it, in the queues of callers that wait for the same keys. Once it
+    /// has its turn, it ends if these rules were replaced.
     pub(super) async fn in_turn(
         &self,
         asks: &Asks,

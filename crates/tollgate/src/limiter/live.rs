@@ -121,8 +121,8 @@ impl<S> Live<S> {
 
 impl<S: Store<Error: NeverFails>> Live<S> {
     /// The permit for what `asks` makes by the rules that apply, and what decided. If they are
-    /// replaced while the caller waits, those that apply then decide. With `patience` it waits until
-    /// they allow it, otherwise for slots only.
+    /// replaced while the caller waits, those that apply then decide. With `patience` it waits
+    /// until they allow it, otherwise for slots only.
     pub(crate) async fn permit<E>(
         self: &Arc<Self>,
         asks: impl Fn(&Decider<S>) -> Result<Result<Asks, Denial>, E>,

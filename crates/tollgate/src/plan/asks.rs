@@ -20,9 +20,9 @@ pub(crate) struct Ask {
     pub(crate) cost: u64,
 }
 
-/// What a request asks of the policies that apply to it, in their order. It is moved several times
-/// with each request that waits: with four in place, such a request costs 1.17 × (`cargo bench
-/// --bench instructions`, later, wrapped store).
+/// What a request asks of the policies that apply to it. The statuses of a verdict are in the same
+/// order. It is moved several times with each request that waits: with four in place, such a
+/// request costs 1.17 × (`cargo bench --bench instructions`, later, wrapped store).
 pub(crate) type Asks = SmallVec<[Ask; 1]>;
 
 impl Plan {
@@ -182,8 +182,8 @@ impl Plan {
         Check::new(self.policy(&ask.policy), &ask.key, ask.cost)
     }
 
-    /// Whether units are charged for it, which may come back. A slot comes back when it is released,
-    /// and a block charges nothing.
+    /// Whether units are charged for it, which may come back. A slot comes back when it is
+    /// released, and a block charges nothing.
     pub(crate) fn charges(&self, ask: &Ask) -> bool {
         !self.is_slot(ask) && !self.policy(&ask.policy).numbers().charges_nothing()
     }
