@@ -1,8 +1,9 @@
 //! The way from a request to a decision.
 
+use std::future::Future;
 use std::mem;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
@@ -18,10 +19,10 @@ use crate::answer::ends::Ends;
 use crate::answer::fields::{Written, number};
 use crate::decision::{Denial, Report};
 use crate::extract::Head;
+use crate::limiter::Permit;
 use crate::limiter::asking::{Admission, Asking};
 use crate::limiter::decider::Decider;
 use crate::limiter::live::Live;
-use crate::limiter::queue_place::QueuePlace;
 use crate::limiter::waiting::{WaitedRequest, Waiting};
 use crate::plan::{Ask, Asks};
 use crate::store::NeverFails;
@@ -30,8 +31,8 @@ use crate::store::NeverFails;
 pub(crate) enum Next<S: Store> {
     /// The inner service gets it.
     Pass(Extras),
-    /// The inner service gets it after this time.
-    Delay(Duration, QueuePlace, Extras),
+    /// The inner service gets it once its place in the queue of a leaky bucket comes.
+    Delay(Pin<Box<dyn Future<Output = Permit> + Send>>, Extras),
     /// It is refused. `None` if no store was asked.
     Refuse(Denial, Option<Written>),
     /// It waits for this.
@@ -131,13 +132,13 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             return Next::Pass(extras);
         }
         extras.ends = Ends::open(&self.in_force, request, asks, verdict, slot);
-        let delay = verdict.delay();
-        let place = (!delay.is_zero()).then(|| self.queue_place(asks, verdict));
+        let is_delayed = !verdict.delay().is_zero();
+        let delayed = is_delayed.then(|| Box::pin(self.permit_after_delay(asks, verdict)));
         // After charges and the place are opened, which end even if a closure in shadow panics.
         self.after_grant(&Head::from(&*request));
-        match place {
+        match delayed {
             None => Next::Pass(extras),
-            Some(place) => Next::Delay(delay, place, extras),
+            Some(delayed) => Next::Delay(delayed, extras),
         }
     }
 

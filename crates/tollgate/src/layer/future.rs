@@ -10,15 +10,14 @@ use std::task::{Context, Poll, ready};
 use http::{Request, Response};
 use http_body::Body;
 use pin_project::pin_project;
-use tokio::time::{Sleep, sleep};
 use tollgate_core::Store;
 use tower_service::Service;
 
 use super::decide::{Extras, Next};
 use crate::answer::body::ResponseBody;
+use crate::limiter::Permit;
 use crate::limiter::asking::Asking;
 use crate::limiter::decider::Decider;
-use crate::limiter::queue_place::QueuePlace;
 use crate::limiter::waiting::{Waited, WaitedRequest};
 use crate::limiter::waiting_call::WaitingCall;
 use crate::plan::Asks;
@@ -50,7 +49,7 @@ where
     /// small.
     Waiting(Pin<Box<WaitingRequest<Svc, S, ReqBody>>>),
     /// Waits for the place that a leaky bucket reserved.
-    Delayed(Pin<Box<Delayed<Svc, ReqBody>>>),
+    Delayed(Box<Delayed<Svc, ReqBody>>),
     /// The inner service has the request.
     Passed {
         #[pin]
@@ -70,11 +69,8 @@ struct WaitingRequest<Svc, S: Store, ReqBody> {
     decider: Arc<Decider<S>>,
 }
 
-#[pin_project]
 struct Delayed<Svc, ReqBody> {
-    #[pin]
-    sleep: Sleep,
-    place: QueuePlace,
+    after: Pin<Box<dyn Future<Output = Permit> + Send>>,
     call: WaitingCall<Svc, Request<ReqBody>>,
     extras: Extras,
 }
@@ -117,9 +113,9 @@ where
         match next {
             // A service handles `Pass` and `Refuse` itself. They arrive here from `poll_wait`.
             Next::Pass(extras) => ResponseState::Passed { future: service.call(request), extras },
-            Next::Delay(delay, place, extras) => {
-                let (sleep, call) = (sleep(delay), WaitingCall::new(service, request));
-                ResponseState::Delayed(Box::pin(Delayed { sleep, place, call, extras }))
+            Next::Delay(after, extras) => {
+                let call = WaitingCall::new(service, request);
+                ResponseState::Delayed(Box::new(Delayed { after, call, extras }))
             }
             Next::Refuse(denial, fields) => {
                 ResponseState::Refused { response: Some(decider.refuse(request, denial, fields)) }
@@ -199,11 +195,10 @@ where
                 ResponseState::new(next, &mut service, request, decider)
             }
             ResponseStateProj::Delayed(delayed) => {
-                let delayed = delayed.as_mut().project();
-                ready!(delayed.sleep.poll(cx));
+                let _permit = ready!(delayed.after.as_mut().poll(cx));
                 let (mut service, request) = delayed.call.take();
-                delayed.place.keep();
-                ResponseState::Passed { future: service.call(request), extras: mem::take(delayed.extras) }
+                let extras = mem::take(&mut delayed.extras);
+                ResponseState::Passed { future: service.call(request), extras }
             }
             ResponseStateProj::Passed { .. } | ResponseStateProj::Refused { .. } => return Poll::Ready(()),
         };

@@ -1,5 +1,6 @@
 //! What decides: an engine, the plan in force, and how a layer answers.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -7,7 +8,7 @@ use tollgate_core::{Key, Policy, Store, Timestamp, Verdict};
 
 use super::engine::Engine;
 use super::permit::Permit;
-use super::queue_place::QueuePlace;
+use super::queue_place::after_delay;
 use super::wait_queue::WaitQueues;
 use crate::answer::options::AnswerOptions;
 #[cfg(feature = "metrics")]
@@ -148,10 +149,14 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
     }
 
-    /// The place that an admission has in the queue of a leaky bucket.
-    pub(crate) fn queue_place(&self, asks: &[Ask], verdict: &Verdict) -> QueuePlace {
+    /// The permit of a request that a leaky bucket delays.
+    pub(crate) fn permit_after_delay(
+        &self,
+        asks: &[Ask],
+        verdict: &Verdict,
+    ) -> impl Future<Output = Permit> + Send + use<S> {
         let (report, in_force) = (self.report(asks, verdict), Arc::clone(&self.in_force));
-        QueuePlace::new(Permit::new(report, asks.into(), in_force))
+        after_delay(Permit::new(report, asks.into(), in_force))
     }
 
     /// Forgets what a key has used. It goes on if the caller leaves.

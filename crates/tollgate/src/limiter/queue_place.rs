@@ -1,5 +1,7 @@
 //! The place of a delayed request in the queue of a leaky bucket.
 
+use std::future::Future;
+
 use tokio::time::sleep;
 
 use super::permit::Permit;
@@ -7,21 +9,10 @@ use crate::time::ending::Home;
 
 /// The charge of a delayed request. Refunded if this is dropped before the request passes, because
 /// the caller has left.
-pub(crate) struct QueuePlace {
+struct QueuePlace {
     /// `None` once the request has passed.
     permit: Option<Permit>,
     home: Home,
-}
-
-impl QueuePlace {
-    pub(crate) fn new(permit: Permit) -> QueuePlace {
-        QueuePlace { permit: Some(permit), home: Home::here() }
-    }
-
-    /// Keeps the charge, because the request passes.
-    pub(crate) fn keep(&mut self) -> Option<Permit> {
-        self.permit.take()
-    }
 }
 
 impl Drop for QueuePlace {
@@ -31,13 +22,15 @@ impl Drop for QueuePlace {
     }
 }
 
-/// Waits for the place that a leaky bucket reserved.
-pub(crate) async fn after_delay(permit: Permit) -> Permit {
+/// The permit once its place comes, if a leaky bucket has reserved one. Given back if this is
+/// dropped before.
+pub(crate) fn after_delay(permit: Permit) -> impl Future<Output = Permit> + Send + use<> {
     let delay = permit.delay();
-    if delay.is_zero() {
-        return permit;
+    let mut place = QueuePlace { permit: Some(permit), home: Home::here() };
+    async move {
+        if !delay.is_zero() {
+            sleep(delay).await;
+        }
+        place.permit.take().expect("only the end of this takes it").delayed()
     }
-    let mut place = QueuePlace::new(permit);
-    sleep(delay).await;
-    place.keep().expect("it is kept once").delayed()
 }
