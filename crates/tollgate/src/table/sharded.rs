@@ -9,7 +9,7 @@ use super::Table;
 use super::digest::{Digest, KeyHash, SHARD_BITS, Secret};
 
 /// A table of keys in several shards.
-pub struct Sharded<V> {
+pub(crate) struct Sharded<V> {
     shards: Box<[Shard<V>]>,
     secret: Secret,
     clock: Clock,
