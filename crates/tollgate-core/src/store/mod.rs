@@ -81,6 +81,16 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// slot, see [`Store::sent_claims`].
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, Self::Error>, Self::Acquire>;
 
+    /// Grants a set from units that this process has already paid for, such as those of leases.
+    /// `None` if they do not suffice: then [`Store::acquire`] decides.
+    ///
+    /// A wrapper that remembers denials asks this first, so that such a grant pays for one look in
+    /// a table. The default holds no units, and a wrapper need not override it.
+    fn acquire_held(&self, set: &[Check<'_>], times: Times) -> Option<Verdict> {
+        let _ = (set, times);
+        None
+    }
+
     /// Refunds units that were granted and not used.
     ///
     /// A refund never exceeds the capacity, never reaches another window and never creates state.

@@ -11,6 +11,7 @@ use tollgate_core::{
     SentClaims, Settled, Share, Source, Status, Store, Then, Times, Unsent, Verdict, Wait,
 };
 
+use super::account::Spent;
 use super::books::Books;
 use super::settings::Lease;
 use super::stats::{HeldLease, LeaseStats};
@@ -85,27 +86,26 @@ impl<S: Store> Leases<S> {
     }
 
     /// Spends leases for a whole set, or for none of it. If they do not suffice, its checks count
-    /// as demand, and those for which a lease is worth its fetch are added to `wanted`.
+    /// as demand, and those for which a lease is worth its fetch are returned.
     #[inline]
-    fn spend(&self, set: &[Check<'_>], wanted: &mut Wanted) -> Option<Verdict> {
-        let [check] = set else { return self.spend_all(set, wanted) };
+    fn spend_or_ask(&self, set: &[Check<'_>]) -> Result<Verdict, Wanted> {
+        let [check] = set else { return self.spend_all(set).ok_or_else(|| self.ask_all(set)) };
         match self.books.spend_or_ask(check) {
-            Ok(spent) => {
-                if spent.refetch {
-                    self.fetch(check.policy, check.key, None);
-                }
-                Some(Verdict::of_one(1, Duration::ZERO, spent.status).from_source(Source::Lease))
-            }
-            Err(is_worth_a_lease) => {
-                if is_worth_a_lease {
-                    wanted.push((0, check.policy.clone(), check.key.clone()));
-                }
-                None
-            }
+            Ok(spent) => Ok(self.spent_one(check, &spent)),
+            Err(true) => Err(Wanted::from([(0, check.policy.clone(), check.key.clone())])),
+            Err(false) => Err(Wanted::new()),
         }
     }
 
-    fn spend_all(&self, set: &[Check<'_>], wanted: &mut Wanted) -> Option<Verdict> {
+    #[inline]
+    fn spent_one(&self, check: &Check<'_>, spent: &Spent) -> Verdict {
+        if spent.refetch {
+            self.fetch(check.policy, check.key, None);
+        }
+        Verdict::of_one(1, Duration::ZERO, spent.status).from_source(Source::Lease)
+    }
+
+    fn spend_all(&self, set: &[Check<'_>]) -> Option<Verdict> {
         let mut statuses = SmallVec::<[Status; 4]>::new();
         let mut spends = SmallVec::<[_; 4]>::new();
         for check in set {
@@ -117,11 +117,6 @@ impl<S: Store> Leases<S> {
             for (check, spent) in set.iter().zip(&spends) {
                 self.books.unspend(check, spent);
             }
-            for (at, check) in set.iter().enumerate() {
-                if self.books.ask(check) {
-                    wanted.push((at, check.policy.clone(), check.key.clone()));
-                }
-            }
             return None;
         }
         for (check, spent) in set.iter().zip(&spends) {
@@ -130,6 +125,11 @@ impl<S: Store> Leases<S> {
             }
         }
         Some(Verdict::new(1, Duration::ZERO, statuses).from_source(Source::Lease))
+    }
+
+    fn ask_all(&self, set: &[Check<'_>]) -> Wanted {
+        let wanted = set.iter().enumerate().filter(|(_, check)| self.books.ask(check));
+        wanted.map(|(at, check)| (at, check.policy.clone(), check.key.clone())).collect()
     }
 
     /// The checks of a look. Empty if none of their keys is leased.
@@ -231,12 +231,11 @@ impl<S: Store> Store for Leases<S> {
     type Acquire = Then<S::Acquire, FollowUp<S>>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
-        let mut wanted = Wanted::new();
-        if is_leasable(set, times)
-            && let Some(verdict) = self.spend(set, &mut wanted)
-        {
-            return Reply::Now(Ok(verdict));
-        }
+        let spent = if is_leasable(set, times) { self.spend_or_ask(set) } else { Err(Wanted::new()) };
+        let wanted = match spent {
+            Ok(verdict) => return Reply::Now(Ok(verdict)),
+            Err(wanted) => wanted,
+        };
         self.return_overdue();
         let looked = if times == Times::LOOK { self.looked(set) } else { Vec::new() };
         let step = if !looked.is_empty() {
@@ -247,6 +246,15 @@ impl<S: Store> Store for Leases<S> {
             None
         };
         self.store.acquire(set, times).then(&(), FollowUp(step))
+    }
+
+    #[inline]
+    fn acquire_held(&self, set: &[Check<'_>], times: Times) -> Option<Verdict> {
+        match set {
+            _ if !is_leasable(set, times) => None,
+            [check] => self.books.spend(check).map(|spent| self.spent_one(check, &spent)),
+            _ => self.spend_all(set),
+        }
     }
 
     fn refund(&self, grants: &[Grant<'_>]) -> impl End<(), S::Error> + use<S> {
