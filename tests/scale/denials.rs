@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::scale::DenyCache;
+use tollgate::scale::{DenyCache, Lease, Leases};
 use tollgate::store::{Check, Grant, Source, Store, Times, Verdict};
-use tollgate::{Algorithm, Key, Limiter, Policy, Quota, StoreExt, Wait};
+use tollgate::{Algorithm, Key, Limiter, ManualClock, MemoryStore, Policy, Quota, StoreExt, Wait};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{Kind, Server};
 use tollgate_tests::{Connection, Failing, Later, at_hand, at_once, clock, store};
@@ -32,6 +32,54 @@ async fn denied(policy: &Policy, key: &Key) -> (DenyCache<RedisStore>, RedisStor
     let cache = store.clone().deny_cache(1_000);
     while ask(&cache, policy, key).await.is_granted() {}
     (cache, store)
+}
+
+/// A cache in front of leases of a store in memory, and these.
+fn with_leases(time: &ManualClock) -> (DenyCache<Leases<MemoryStore>>, Leases<MemoryStore>) {
+    let leases = store(time).leased(Lease::default().clock(time));
+    (leases.clone().deny_cache(1_000).clock(time), leases)
+}
+
+#[tokio::test]
+async fn a_lease_is_spent_although_a_larger_cost_is_denied() {
+    let time = clock();
+    let (cache, leases) = with_leases(&time);
+    let (policy, key) = (policy("costs", 1_000), Key::from("ada"));
+    let ask = |cost| {
+        let verdict = at_hand(cache.acquire(&[Check::new(&policy, &key, cost)], Times::ONCE)).unwrap();
+        (verdict.is_granted(), verdict.source())
+    };
+    while leases.held(&policy, &key).is_none() {
+        assert_eq!(ask(1), (true, Source::Store));
+    }
+    assert_eq!(ask(1_000), (false, Source::Store));
+    for _ in 0..2 {
+        assert_eq!(ask(1), (true, Source::Lease));
+        assert_eq!(ask(1_000), (false, Source::DenyCache));
+    }
+}
+
+#[tokio::test]
+async fn a_denied_set_takes_no_leased_units_and_is_no_demand() {
+    let time = clock();
+    let (cache, leases) = with_leases(&time);
+    let (all, each) = (policy("all", 1_000), policy("each", 1));
+    let [everyone, ada] = ["everyone", "ada"].map(Key::from);
+    let set = [Check::new(&all, &everyone, 1), Check::new(&each, &ada, 1)];
+    let ask = |set: &[Check<'_>]| {
+        let verdict = at_hand(cache.acquire(set, Times::ONCE)).unwrap();
+        (verdict.is_granted(), verdict.source())
+    };
+    while leases.held(&all, &everyone).is_none() {
+        assert_eq!(ask(&set[..1]), (true, Source::Store));
+    }
+    assert_eq!([ask(&set), ask(&set)], [(true, Source::Store), (false, Source::Store)]);
+    let before = leases.stats();
+    for _ in 0..100 {
+        assert_eq!(ask(&set), (false, Source::DenyCache));
+    }
+    assert_eq!(leases.stats(), before);
+    assert_eq!(ask(&set[..1]), (true, Source::Lease));
 }
 
 /// Otherwise a caller with a deadline of 0 ms would have all others refused.

@@ -24,8 +24,9 @@
 //! ```
 //!
 //! Put them after the timeout and the circuit breaker, and before the failure policy. Put the cache
-//! of denials last, so that a denied request does not count as demand for a lease. While the
-//! store fails, a lease is spent until it ends; then the failure policy decides.
+//! of denials last, so that a denied request does not count as demand for a lease. The cache grants
+//! what a lease holds before it looks for a denial, so it adds next to nothing to such a request.
+//! While the store fails, a lease is spent until it ends; then the failure policy decides.
 //!
 //! # The bounds of a lease
 //!

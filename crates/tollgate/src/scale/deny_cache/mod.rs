@@ -81,6 +81,11 @@ impl<S: Store> Store for DenyCache<S> {
     type Acquire = Then<S::Acquire, Remember>;
 
     fn acquire(&self, set: &[Check<'_>], times: Times) -> Reply<Result<Verdict, S::Error>, Self::Acquire> {
+        // A denial says nothing of units that are paid for. Looked for first, it makes a grant of a
+        // lease cost 2.1 × (instructions, leased: store, deny cache).
+        if let Some(verdict) = self.store.acquire_held(set, times) {
+            return Reply::Now(Ok(verdict));
+        }
         // Looks change nothing, and show what the store knows.
         let asked_set = if times == Times::LOOK { AskedChecks::new() } else { self.denials.asked(set) };
         if times == Times::ONCE
