@@ -73,6 +73,16 @@ pub(crate) fn contenders() -> Vec<Contender> {
             },
             ..LAYER
         },
+        Contender {
+            part: "leased store alone, deny cache",
+            build: |setup| {
+                Box::pin(async move {
+                    let store = connect(&setup).await?.leased(lease()).deny_cache(100_000);
+                    Ok(Prepared::boxed(Budgeted(Alone { store, policy: policy(&setup) }), setup.tasks))
+                })
+            },
+            ..LAYER
+        },
         HYBRID,
         Contender {
             part: "hybrid, minimal wrapper",
