@@ -13,14 +13,16 @@
 //! it rests for as long as the call took.
 //!
 //! From top to bottom, each module imports only those below it: this one, `lane`, `check_batch`,
-//! `claims`, `returns` and `refund_batch`, `group`, `silence`, `context`, `server_clock`,
+//! `check_command`, `alike`, `claims`, `returns` and `refund_batch`, `group`, `silence`, `context`, `server_clock`,
 //! `acquire_request`, `caller`, `pace`. `group` has the queues, and bounds how many requests a call
 //! carries. `pace` bounds how much work it carries. `claims` refunds what is granted to callers
 //! that have gone.
 
 mod acquire_request;
+mod alike;
 mod caller;
 mod check_batch;
+mod check_command;
 mod claims;
 mod context;
 mod group;
@@ -50,8 +52,8 @@ use refund_batch::RefundBatch;
 use return_kind::ReturnKind;
 
 pub(crate) use acquire_request::{AcquireRequest, Pair, SetKeys};
+pub(crate) use alike::refunds;
 pub(crate) use caller::{AnswerReceiver, Answered, Caller, Deadline, ReturnReceiver, Undo, VerdictReceiver};
-pub(crate) use check_batch::refunds;
 pub(crate) use claims::Claims;
 pub(crate) use context::CallContext;
 pub(crate) use refund_batch::RefundEntry;
