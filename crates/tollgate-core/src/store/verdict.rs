@@ -167,14 +167,14 @@ impl Clone for Verdict {
 impl Verdict {
     /// A verdict that granted the whole set `times` times. With `times` 0, nothing was charged.
     /// `delay` is rounded up to a microsecond, and zero unless a leaky bucket asks for it.
+    #[inline]
     pub fn new(times: u32, delay: Duration, each: impl IntoIterator<Item = Status>) -> Verdict {
-        Verdict {
-            times,
-            decider: PackedSource::default(),
-            delay_us: micros_up(delay),
-            decided_us: 0,
-            each: each.into_iter().collect(),
-        }
+        let statuses = each.into_iter();
+        let mut each = SmallVec::with_capacity(statuses.size_hint().0);
+        // Cheaper than to collect the most common size, one.
+        statuses.for_each(|status| each.push(status));
+        let (decider, delay_us) = (PackedSource::default(), micros_up(delay));
+        Verdict { times, decider, delay_us, decided_us: 0, each }
     }
 
     /// [`Verdict::new`] for a set of one check, the most common size.

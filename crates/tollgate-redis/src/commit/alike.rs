@@ -99,14 +99,14 @@ impl Alike {
         &self,
         now: Timestamp,
         granted: u32,
-        mut states: SmallVec<[State; 1]>,
+        states: &mut [State],
         set: &mut Set,
         claims: Option<&Arc<Claims>>,
     ) {
         let is_alone = set.callers.len() == 1;
         for (turn, caller) in set.callers.iter_mut().enumerate() {
             let times = if is_alone { granted } else { u32::from(turn < granted as usize) };
-            let verdict = self.verdict(now, times, &mut states);
+            let verdict = self.verdict(now, times, states);
             let claims = claims.filter(|_| caller.is_claim() && verdict.is_granted());
             let undo = claims.map(|claims| self.undo(claims, &set.keys, &verdict));
             caller.send(Ok(Answered::with_undo(verdict, undo)));
@@ -131,7 +131,7 @@ impl Alike {
             let charge = state.charge(&args.policy, now, look, units);
             (charge.delay, charge.status)
         };
-        let (mut longest, mut each) = (Duration::ZERO, SmallVec::<[Status; 4]>::new());
+        let (mut longest, mut each) = (Duration::ZERO, SmallVec::<[Status; 1]>::new());
         for (args, state) in self.args.iter().zip(states) {
             let (delay, status) = status(args, state);
             longest = longest.max(delay);
@@ -186,9 +186,9 @@ pub(super) mod tests {
             drop(answer);
             let keys = SetKeys::from_iter([context.names.bounded(&Key::from("ada"))]);
             let mut set = Set { keys, callers: SmallVec::from_iter([caller.claiming(is_claim)]) };
-            let states = SmallVec::from_iter([State::new(&policy)]);
+            let mut states = [State::new(&policy)];
             let now = Timestamp::from_micros(1);
-            alike(&policy, Times::ONCE).hand_out(now, granted, states, &mut set, Some(&claims));
+            alike(&policy, Times::ONCE).hand_out(now, granted, &mut states, &mut set, Some(&claims));
             assert_eq!(claims.counts.unanswered(), refunds, "{is_claim} {granted}");
         }
     }

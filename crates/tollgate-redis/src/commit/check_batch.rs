@@ -223,8 +223,8 @@ impl CheckBatch {
             let mut sets = mem::take(&mut group.sets);
             for set in &mut sets {
                 match group.read(set.callers.len(), &mut numbers) {
-                    Some((granted, states)) => {
-                        group.hand_out(now, granted, states, set, self.claims.as_ref());
+                    Some((granted, mut states)) => {
+                        group.hand_out(now, granted, &mut states, set, self.claims.as_ref());
                     }
                     None => {
                         // Where the next set begins is unknown, too.

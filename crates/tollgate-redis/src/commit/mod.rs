@@ -13,10 +13,10 @@
 //! it rests for as long as the call took.
 //!
 //! From top to bottom, each module imports only those below it: this one, `lane`, `check_batch`,
-//! `check_command`, `alike`, `claims`, `returns` and `refund_batch`, `group`, `silence`, `context`, `server_clock`,
-//! `acquire_request`, `caller`, `pace`. `group` has the queues, and bounds how many requests a call
-//! carries. `pace` bounds how much work it carries. `claims` refunds what is granted to callers
-//! that have gone.
+//! `check_command`, `alike`, `claims`, `returns` and `refund_batch`, `group`, `silence`, `context`,
+//! `server_clock`, `acquire_request`, `caller`, `pace`. `group` has the queues, and bounds how many
+//! requests a call carries. `pace` bounds how much work it carries. `claims` refunds what is
+//! granted to callers that have gone.
 
 mod acquire_request;
 mod alike;
