@@ -56,6 +56,23 @@ async fn fields_of_a_delayed_request_count_from_when_it_passes() {
     }
 }
 
+/// One task may hold several responses, and poll one after another.
+#[tokio::test(start_paused = true)]
+async fn a_delay_begins_with_the_call_and_not_with_the_first_poll() {
+    let mut service = layer(&clock(), [queue("q", 500 * MS)]).layer(Strict::default());
+    let mut responses = Vec::new();
+    for _ in 0..4 {
+        responses.push(service.ready().await.unwrap().call(request("ada")));
+    }
+    let (_, elapsed) = timed(async {
+        for response in responses {
+            response.await.unwrap();
+        }
+    })
+    .await;
+    assert_eq!(elapsed, 300 * MS);
+}
+
 /// Time passes in the store as it does for callers.
 #[tokio::test(start_paused = true)]
 async fn sequential_requests_are_evenly_spaced() {

@@ -133,7 +133,7 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
         }
         extras.ends = Ends::open(&self.in_force, request, asks, verdict, slot);
         let is_delayed = !verdict.delay().is_zero();
-        let delayed = is_delayed.then(|| Box::pin(self.permit_after_delay(asks, verdict)));
+        let delayed = is_delayed.then(|| Box::pin(self.permit_once_due(asks, verdict)));
         // After charges and the place are opened, which end even if a closure in shadow panics.
         self.after_grant(&Head::from(&*request));
         match delayed {

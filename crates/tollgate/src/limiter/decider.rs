@@ -8,7 +8,7 @@ use tollgate_core::{Key, Policy, Store, Timestamp, Verdict};
 
 use super::engine::Engine;
 use super::permit::Permit;
-use super::queue_place::after_delay;
+use super::queue_place::once_due;
 use super::wait_queue::WaitQueues;
 use crate::answer::options::AnswerOptions;
 #[cfg(feature = "metrics")]
@@ -150,13 +150,13 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     }
 
     /// The permit of a request that a leaky bucket delays.
-    pub(crate) fn permit_after_delay(
+    pub(crate) fn permit_once_due(
         &self,
         asks: &[Ask],
         verdict: &Verdict,
     ) -> impl Future<Output = Permit> + Send + use<S> {
         let (report, in_force) = (self.report(asks, verdict), Arc::clone(&self.in_force));
-        after_delay(Permit::new(report, asks.into(), in_force))
+        once_due(Permit::new(report, asks.into(), in_force))
     }
 
     /// Forgets what a key has used. It goes on if the caller leaves.

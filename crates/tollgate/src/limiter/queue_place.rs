@@ -2,10 +2,11 @@
 
 use std::future::Future;
 
-use tokio::time::sleep;
+use tokio::time::sleep_until;
 
 use super::permit::Permit;
 use crate::time::ending::Home;
+use crate::time::timer_after;
 
 /// The charge of a delayed request. Refunded if this is dropped before the request passes, because
 /// the caller has left.
@@ -22,15 +23,21 @@ impl Drop for QueuePlace {
     }
 }
 
-/// The permit once its place comes, if a leaky bucket has reserved one. Given back if this is
-/// dropped before.
-pub(crate) fn after_delay(permit: Permit) -> impl Future<Output = Permit> + Send + use<> {
-    let delay = permit.delay();
+/// The permit after its delay, if it has one.
+pub(crate) async fn after_delay(permit: Permit) -> Permit {
+    match permit.delay().is_zero() {
+        true => permit,
+        false => once_due(permit).await,
+    }
+}
+
+/// The permit once its place in a queue comes. Given back if this is dropped before.
+pub(crate) fn once_due(permit: Permit) -> impl Future<Output = Permit> + Send + use<> {
+    // The delay begins now, also if this is polled later.
+    let until = timer_after(permit.delay());
     let mut place = QueuePlace { permit: Some(permit), home: Home::here() };
     async move {
-        if !delay.is_zero() {
-            sleep(delay).await;
-        }
+        sleep_until(until).await;
         place.permit.take().expect("only the end of this takes it").delayed()
     }
 }
