@@ -111,7 +111,9 @@ impl SlotBook {
 
     /// The releases that are on their way of what is asked.
     pub(crate) fn releasing(&self, plan: &Plan, asks: &[Ask]) -> Option<Releasing> {
-        let in_flight = asks.iter().filter(|ask| plan.is_slot(ask));
+        let mut in_flight = asks.iter().filter(|ask| plan.is_slot(ask)).peekable();
+        // Most requests ask for no slot, and take no lock.
+        in_flight.peek()?;
         self.releases.on_their_way(in_flight.map(|ask| self.digest(plan, ask)))
     }
 
