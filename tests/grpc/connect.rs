@@ -113,6 +113,20 @@ async fn a_get_with_the_protocol_in_its_query_is_a_unary_call() {
     }
 }
 
+#[tokio::test]
+async fn a_version_of_the_protocol_in_a_header_counts_for_post_only() {
+    let app = app(one("p"));
+    send(&app, "GET", "/", &[]).await;
+    for (method, content_type) in [
+        ("POST", "application/json"),
+        ("PUT", "application/problem+json"),
+        ("GET", "application/problem+json"),
+    ] {
+        let answer = send(&app, method, "/a.B/C", &[VERSION]).await;
+        assert_eq!((answer.status, answer.field("content-type")), (429, Some(content_type)), "{method}");
+    }
+}
+
 /// Otherwise a caller of plain HTTP could choose that its refusals look like successes.
 #[tokio::test]
 async fn a_content_type_of_a_stream_counts_for_post_only() {

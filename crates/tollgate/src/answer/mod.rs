@@ -112,9 +112,9 @@ impl Denial {
     /// Many clients accept 8 kB of headers in all. If the policies that refused need more than 1 kB
     /// of a message, it names those with the longest wait, and says how many more there are.
     ///
-    /// A call of the [Connect protocol](https://connectrpc.com/docs/protocol) has the header
-    /// `Connect-Protocol-Version`, or is a `GET` with `connect=v1` in its query, or is a `POST` of
-    /// a content type `application/connect+…`. Its answer is an error in JSON: `code`, `message`,
+    /// A call of the [Connect protocol](https://connectrpc.com/docs/protocol) is a `POST` with the
+    /// header `Connect-Protocol-Version` or of a content type `application/connect+…`, or a `GET`
+    /// with `connect=v1` in its query. Its answer is an error in JSON: `code`, `message`,
     /// and `details` with the same two messages.
     ///
     /// | call | HTTP status | body |
