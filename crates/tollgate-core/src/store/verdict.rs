@@ -171,7 +171,6 @@ impl Verdict {
     pub fn new(times: u32, delay: Duration, each: impl IntoIterator<Item = Status>) -> Verdict {
         let statuses = each.into_iter();
         let mut each = SmallVec::with_capacity(statuses.size_hint().0);
-        // Cheaper than to collect the most common size, one.
         statuses.for_each(|status| each.push(status));
         let (decider, delay_us) = (PackedSource::default(), micros_up(delay));
         Verdict { times, decider, delay_us, decided_us: 0, each }

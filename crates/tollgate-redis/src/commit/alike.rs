@@ -131,7 +131,7 @@ impl Alike {
             let charge = state.charge(&args.policy, now, look, units);
             (charge.delay, charge.status)
         };
-        let (mut longest, mut each) = (Duration::ZERO, SmallVec::<[Status; 1]>::new());
+        let (mut longest, mut each) = (Duration::ZERO, SmallVec::<[Status; 4]>::new());
         for (args, state) in self.args.iter().zip(states) {
             let (delay, status) = status(args, state);
             longest = longest.max(delay);

@@ -13,8 +13,7 @@ use crate::store::{AnswersNow, NeverFails};
 
 impl<S: Store<Error: NeverFails>> Limiter<S> {
     /// [`Limiter::check`] for callers that cannot wait, such as an interceptor, or a function that
-    /// is not `async`. The store is in memory. All policies are asked for one key and cost: keys,
-    /// costs and limits of their own need [`Limiter::check_each`].
+    /// is not `async`. The store is in memory. All policies are asked for one key and cost.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, Policy, Quota};

@@ -13,7 +13,7 @@ use crate::decision::Denial;
 
 /// How a wait has ended.
 pub(crate) enum Waited<P = Box<Waiting>> {
-    /// The store decided, and observers have not seen it of a caller that waited for slots only.
+    /// The store decided. Of a caller that waits for slots only, observers have not seen it yet.
     Decided(Admission),
     /// A caller with a patience of its own does not wait any longer. The denial may be that of one
     /// policy, which has refused another caller.
