@@ -131,8 +131,9 @@ impl Charge {
     /// Say first what was [used](Charge::used): of grants that are used up, nothing is kept in
     /// memory. Of others, 128 are kept that other requests of the key came between. Beyond that the
     /// oldest count as used, and are not refunded. It never waits: a leaky bucket refuses what its
-    /// queue would delay. It always succeeds if the rule did not apply to the request. What is granted after it was settled stays charged. If the
-    /// future is dropped before it is ready, the units may have been charged.
+    /// queue would delay. It always succeeds if the rule did not apply to the request. What is
+    /// granted after it was settled stays charged. If the future is dropped before it is ready, the
+    /// units may have been charged.
     ///
     /// # Errors
     /// A [`Denial`] of this policy, under which nothing was charged.
