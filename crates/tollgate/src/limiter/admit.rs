@@ -74,7 +74,8 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
             Reply::Now(answer) => {
                 let mut admission = Admission::new(answer.unwrap_or_else(NeverFails::never), None);
                 if let Some(asked) = claimed {
-                    admission.slot = self.held(asks, &admission.verdict, asked);
+                    let (slots, verdict) = (&self.engine.slots, &admission.verdict);
+                    admission.slot = slots.held(self.plan(), asks, verdict, asked);
                 }
                 Reply::Now(admission)
             }

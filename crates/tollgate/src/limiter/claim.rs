@@ -14,7 +14,7 @@ use super::decider::Decider;
 use super::engine::Engine;
 use super::patience::{Patience, Waits};
 use super::waiting::{Waited, WaitedRequest};
-use crate::in_flight::{Listener, Slot};
+use crate::in_flight::Listener;
 use crate::plan::{Ask, Asks};
 use crate::store::NeverFails;
 use crate::time::ending::Home;
@@ -35,11 +35,6 @@ impl<S: Store<Error: NeverFails>> Decider<S> {
     pub(super) fn claimed_at(&self, asks: &[Ask], times: Times) -> Option<Instant> {
         let claims = times.max() > 0 && asks.iter().any(|ask| self.plan().is_slot(ask));
         claims.then(timer_now)
-    }
-
-    /// The slots that a verdict has granted.
-    pub(super) fn held(&self, asks: &[Ask], verdict: &Verdict, asked: Instant) -> Slot {
-        self.engine.slots.held(self.plan(), asks, verdict, asked)
     }
 
     /// The admission of a claim whose answer comes later.

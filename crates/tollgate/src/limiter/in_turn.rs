@@ -71,8 +71,8 @@ struct AskingCaller<'a, S> {
     /// The places of the asks that it waits for. Callers for one slot wait in one queue, whatever
     /// their other rules are.
     waited_for: SmallVec<[usize; 4]>,
-    /// Its place in the queues. `None` while no other waits for the same: until its answer takes
-    /// time, or refuses it.
+    /// Its place in the queues. It joins them if others wait there, if its answer takes time, or if
+    /// it is refused.
     waiter: Option<Waiter<Refusal>>,
     releases: ReleasesOfOne,
     /// When it asks again, if it was refused.
